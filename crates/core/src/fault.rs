@@ -1,0 +1,97 @@
+//! Planted faults: the breaks that prove the tests bite.
+//!
+//! A build with `--cfg leasehold_faults` holds them all, and the environment variable `LEASEHOLD_FAULT` picks
+//! one. A normal build holds none: there [`fault!`](crate::fault!) is the word `false`, [`PLANTED`] is empty,
+//! and the variable is never read. `cargo xtask test faults` runs each against the tests that must catch it.
+
+/// One break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Planted {
+    /// What to set `LEASEHOLD_FAULT` to.
+    pub name: &'static str,
+    /// The promise that it breaks.
+    pub breaks: &'static str,
+}
+
+#[cfg(leasehold_faults)]
+macro_rules! planted {
+    ($($name:literal: $breaks:literal,)+) => { &[$(Planted { name: $name, breaks: $breaks }),+] };
+}
+
+/// All the faults that this build holds: none in a normal build.
+#[cfg(not(leasehold_faults))]
+pub const PLANTED: &[Planted] = &[];
+
+/// All the faults that this build holds.
+#[cfg(leasehold_faults)]
+pub const PLANTED: &[Planted] = planted! {
+    "clock_monotonic": "time counts on while the machine sleeps",
+    "rule_ignores_line": "no claim overtakes a queued one",
+    "claim_twice_granted": "an id is granted at most once",
+    "repeat_prolongs": "a repeated claim prolongs nothing",
+    "try_leaves_place": "a try that was not granted leaves nothing behind",
+    "token_per_tenure": "tokens rise across release and expiry",
+    "token_follows_wall": "tokens rise although the wall clock steps back",
+    "renew_creates": "a renewal never brings a lost lease back",
+    "renew_without_asking": "a renewal answers for the claim itself",
+    "release_ignores_id": "only the owner releases",
+    "release_without_tombstone": "a claim overtaken by its own release is never granted",
+    "place_never_lapses": "a dead waiter delays the others by at most 2 s",
+    "grant_never_short": "a waiter that died with its grant delays the others by at most 2 s",
+    "wake_nobody": "a release wakes the next in line",
+    "expiry_wakes_nobody": "a wait ends when the lease ahead runs out",
+    "validity_from_reply": "validity counts from before the request was sent",
+    "lost_comes_back": "a lost lease never comes back to life",
+    "no_release_on_drop": "dropping a future leaves nothing behind",
+    "retry_with_new_id": "a lost reply is cured by asking again with the same id",
+    "renew_on_user_thread": "a program that blocks its threads keeps its lease",
+    "hand_on_same_token": "each tenure has its own higher token",
+    "hand_on_for_ever": "other processes get their turn",
+    "sqlite_forgets_high_water": "tokens rise over a power cut",
+    "sqlite_ignores_life": "the lease of a dead holder is free at once",
+    "sqlite_ignores_replaced_file": "a replaced file is noticed",
+};
+
+/// Whether the named fault was picked for this process.
+///
+/// # Panics
+///
+/// When the name is not in [`PLANTED`]: a fault that no table knows would never be run.
+#[cfg(leasehold_faults)]
+#[must_use]
+pub fn picked(name: &str) -> bool {
+    use std::sync::OnceLock;
+    static PICKED: OnceLock<Option<String>> = OnceLock::new();
+    assert!(
+        PLANTED.iter().any(|planted| planted.name == name),
+        "{name} is not in the table of planted faults"
+    );
+    PICKED.get_or_init(|| std::env::var("LEASEHOLD_FAULT").ok()).as_deref() == Some(name)
+}
+
+/// Whether the named [planted fault](crate::fault) is to be committed now; the word `false` in normal builds.
+#[cfg(leasehold_faults)]
+#[macro_export]
+macro_rules! fault {
+    ($name:literal) => {
+        $crate::fault::picked($name)
+    };
+}
+
+/// Whether the named [planted fault](crate::fault) is to be committed now; the word `false` in normal builds.
+#[cfg(not(leasehold_faults))]
+#[macro_export]
+macro_rules! fault {
+    ($name:literal) => {
+        false
+    };
+}
+
+#[cfg(all(test, not(leasehold_faults)))]
+mod tests {
+    #[test]
+    fn a_normal_build_holds_no_fault() {
+        assert!(super::PLANTED.is_empty());
+        const { assert!(!crate::fault!("wake_nobody")) };
+    }
+}
