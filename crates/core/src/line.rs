@@ -415,7 +415,8 @@ impl Line {
     }
 
     /// Prolongs a claim that holds. The line must have been [swept](Self::sweep) at this moment.
-    pub fn renew(&mut self, now: BootTime, id: ClaimId, tenure: &Tenure) -> Renewal {
+    pub fn renew(&mut self, at: Moment, id: ClaimId, tenure: &Tenure) -> Renewal {
+        let now = at.boot;
         let member = self.members.iter_mut().find(|member| member.id == id);
         let Some(Member { held: Some(held), until, renewed, ttl, note, .. }) = member else {
             return Renewal::Lost;
@@ -426,7 +427,7 @@ impl Line {
         held.renewals = held.renewals.saturating_add(1);
         held.tenure = tenure.count;
         held.token = tenure.token;
-        Renewal::Kept { ttl: *ttl }
+        Renewal::Kept { ttl: *ttl, server_time: Some(at.wall) }
     }
 
     /// Ends a claim, whether it holds, waits or is unknown. The line must have been [swept](Self::sweep).

@@ -171,7 +171,7 @@ impl Store for MemoryStore {
     async fn renew(&self, batch: &[Renew]) -> Vec<Result<Renewal>> {
         let renew = |renew: &Renew| {
             let Renew { claim, tenure } = renew;
-            self.step(&claim.name, |at, line, _| Ok(line.renew(at.boot, claim.id, tenure)))
+            self.step(&claim.name, |at, line, _| Ok(line.renew(at, claim.id, tenure)))
         };
         batch.iter().map(renew).collect()
     }

@@ -80,6 +80,8 @@ pub enum Renewal {
     Kept {
         /// How long.
         ttl: Duration,
+        /// The store's clock when it answered.
+        server_time: Option<ServerTime>,
     },
     /// The claim holds nothing.
     Lost,
