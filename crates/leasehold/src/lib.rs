@@ -1,1 +1,79 @@
+//! Distributed locks that people can trust.
+//!
+//! Every lease is its owner's alone, has a ttl, is renewed in the background, tells its holder when it is
+//! endangered and when it is lost, and carries a fencing token that never falls.
+//!
+//! ```
+//! # leasehold::doc_test(async {
+//! use std::time::Duration;
+//!
+//! let client = leasehold::Leasehold::memory(); // or Leasehold::connect("sqlite:/var/lib/app/locks.db").await?
+//! client
+//!     .lock("order:10017")
+//!     .run_within(Duration::from_secs(5), async |lease| {
+//!         println!("shipping under token {}", lease.token()); // send the token with every write
+//!     })
+//!     .await?;
+//! # Ok(()) });
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | open a store | [`Leasehold::connect`], [`Leasehold::memory`] |
+//! | do something under a lock | [`Lock::run`], [`Lock::run_within`], [`Lock::try_run`] |
+//! | hold a lock by hand | [`Lock::acquire`], [`Lock::acquire_within`], [`Lock::try_acquire`] |
+//! | know that it still holds | [`Lease::check`], [`Lease::ensure`], [`Lease::lost`] |
+//! | protect what you write to | [`Lease::token`] |
+//! | listen to what happens | [`Observer`], `tracing` |
+//!
+//! # Any executor, or none
+//!
+//! A client keeps its I/O, timers, renewals and releases on a thread of its own. No future of this crate touches a
+//! runtime, so they run on tokio, on smol, under a plain `block_on`; and a program that blocks all its threads
+//! keeps its leases.
+//!
+//! # Which promise, and which not
+//!
+//! At most one *unexpired* lease, by the boot clock of each machine, less one percent for clocks that run at
+//! different rates. What nobody can promise: that a machine which was frozen and wakes up has not one more write on
+//! its way. So give [`Lease::token`] to whatever you write to, and let that refuse a smaller one than it has seen.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
 
+mod acquire;
+mod client;
+mod engine;
+mod event;
+mod hold;
+mod janitor;
+mod lease;
+mod local;
+mod lock;
+mod open;
+mod owner;
+mod party;
+mod pursuit;
+mod terms;
+mod ticket;
+mod timer;
+mod watchdog;
+
+pub use client::{AsyncLedger, Builder, Leasehold};
+pub use event::{Event, Observer};
+pub use hold::LeaseState;
+pub use lease::Lease;
+pub use leasehold_core::{
+    BootTime, Busy, Capabilities, Clock, Closure, Code, ConfigError, Effect, Entry, Error, Expiry, Fencing,
+    Holder, Ledger, LockName, Lost, LostReason, Mark, MarkKind, MarkOutcome, MemoryStore, Minting, NameError,
+    Note, NoteError, Op, Owner, Queueing, Reach, Record, RecordId, RecordKind, Result, Scheme, Secret, Share,
+    Shares, Snapshot, Store, StoreError, StoreErrorKind, StoreUrl, Token, Unsupported, UrlError, Wake, fault,
+};
+pub use lock::{Lock, Outcome};
+
+/// Runs the example of a documentation page.
+#[doc(hidden)]
+#[expect(clippy::expect_used, reason = "an example that fails must fail its test")]
+pub fn doc_test(example: impl Future<Output = Result<()>>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(example).expect("the example works");
+}

@@ -1,0 +1,91 @@
+//! The future behind every acquire: leaves an order with the engine and waits for the answer, on any executor.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use leasehold_core::{Leave, Result};
+
+use crate::client::Client;
+use crate::engine::{Command, Request};
+use crate::hold::Hold;
+use crate::lease::Lease;
+use crate::terms::Terms;
+use crate::ticket::Ticket;
+
+/// An acquire under way. Dropping it leaves the line and gives back whatever was granted meanwhile.
+#[derive(Debug)]
+pub(crate) struct Acquire {
+    client: Arc<Client>,
+    stage: Stage,
+    ticket: Arc<Ticket>,
+    seq: u64,
+    terms: Arc<Terms>,
+    wait: Option<Duration>,
+    wants_busy: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Not polled yet: nothing was asked for.
+    New,
+    Asked,
+    Done,
+}
+
+impl Acquire {
+    pub(crate) fn new(client: Arc<Client>, terms: Terms, wait: Option<Duration>, wants_busy: bool) -> Self {
+        let seq = client.next_seq();
+        let (ticket, terms) = (Ticket::new(), Arc::new(terms));
+        Self { client, stage: Stage::New, ticket, seq, terms, wait, wants_busy }
+    }
+
+    fn ask(&self) -> Result<()> {
+        self.client.send(Command::Acquire(Request {
+            seq: self.seq,
+            ticket: self.ticket.clone(),
+            terms: self.terms.clone(),
+            wait: self.wait,
+            wants_busy: self.wants_busy,
+        }))
+    }
+
+    fn finish(&mut self, answer: Result<Arc<Hold>>) -> Poll<Result<Lease>> {
+        self.stage = Stage::Done;
+        Poll::Ready(answer.map(|hold| Lease::new(hold, self.client.clone())))
+    }
+}
+
+impl Future for Acquire {
+    type Output = Result<Lease>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.stage == Stage::New {
+            if let Err(error) = self.ask() {
+                return self.finish(Err(error));
+            }
+            self.stage = Stage::Asked;
+        }
+        match self.ticket.poll(context) {
+            Poll::Ready(answer) => self.finish(answer),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Acquire {
+    fn drop(&mut self) {
+        if self.stage != Stage::Asked || leasehold_core::fault!("no_release_on_drop") {
+            return;
+        }
+        let (tell, hold) = self.ticket.abandon();
+        // An engine that has ended has nothing to give back.
+        if let Some(hold) = hold {
+            drop(self.client.send(Command::Release { hold, leave: Leave::Open, reply: None }));
+        }
+        if tell {
+            drop(self.client.send(Command::Abandon { name: self.terms.name.clone(), seq: self.seq }));
+        }
+    }
+}

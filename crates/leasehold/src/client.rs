@@ -1,0 +1,422 @@
+//! The client: one store, one thread, any number of locks.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use leasehold_core::{
+    Capabilities, Clock, Code, ConfigError, LockName, MemoryStore, Op, Owner, Result, Snapshot, Store,
+    StoreUrl,
+};
+use tokio::sync::oneshot;
+
+use crate::engine::{self, Command, Handle, Settings};
+use crate::event::Observer;
+use crate::lock::Lock;
+use crate::open::{self, Opened};
+use crate::{janitor, owner, terms};
+
+/// A client of one store: what everything starts from. Cheap to clone; clones share one thread.
+///
+/// The thread starts with the first lock, or with [`connect`](Self::connect). It ends when the last clone and the
+/// last lease are gone, or with [`close`](Self::close).
+///
+/// # After a fork
+///
+/// The child's copy answers every call with an error: connect again there.
+///
+/// ```
+/// # leasehold::doc_test(async {
+/// use std::time::Duration;
+///
+/// let client = leasehold::Leasehold::memory();
+/// let shipped = client
+///     .lock("order:10017")
+///     .ttl(Duration::from_secs(30))
+///     .run_within(Duration::from_secs(5), async |lease| format!("shipped under {}", lease.token()))
+///     .await?;
+/// assert!(shipped.starts_with("shipped"));
+/// client.close().await
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct Leasehold {
+    client: Arc<Client>,
+    namespace: Arc<str>,
+}
+
+/// What all clones of a client share.
+pub(crate) struct Client {
+    store: Arc<dyn Store>,
+    store_name: String,
+    capabilities: Capabilities,
+    created: Option<String>,
+    settings: Settings,
+    handle: OnceLock<Handle>,
+    starting: Mutex<()>,
+    seq: AtomicU64,
+    pid: u32,
+}
+
+impl Client {
+    fn new(opened: Opened, settings: Settings, handle: Option<Handle>) -> Arc<Self> {
+        let Opened { store, created } = opened;
+        Arc::new(Self {
+            store_name: store.to_string(),
+            capabilities: store.capabilities(),
+            store,
+            created,
+            settings,
+            handle: handle.map_or_else(OnceLock::new, OnceLock::from),
+            starting: Mutex::new(()),
+            seq: AtomicU64::new(1),
+            pid: std::process::id(),
+        })
+    }
+
+    pub(crate) fn next_seq(&self) -> u64 {
+        self.seq.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sends a command to the engine, starting it if need be.
+    pub(crate) fn send(&self, command: Command) -> Result<()> {
+        if self.pid != std::process::id() {
+            return Err(ConfigError::new("this client was made before a fork, and a fork inherits none")
+                .code(Code::FORKED)
+                .help("connect again in the child")
+                .into());
+        }
+        let handle = match self.handle.get() {
+            Some(handle) => handle,
+            None => self.start()?,
+        };
+        handle.send(command).map_err(|_| janitor::ended())
+    }
+
+    fn start(&self) -> Result<&Handle> {
+        let _alone = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.handle.get().is_none() {
+            let store = self.store.clone();
+            let (handle, _opened) = engine::start(self.settings.clone(), Box::new(move || Ok(store)))?;
+            return Ok(self.handle.get_or_init(|| handle));
+        }
+        self.handle.get().ok_or_else(janitor::ended)
+    }
+
+    /// Runs something with the store on the engine's thread, within the client's timeout.
+    async fn ask<T: Send + 'static>(
+        &self,
+        op: Op,
+        name: Option<LockName>,
+        work: impl FnOnce(Arc<dyn Store>) -> BoxFuture<'static, Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Run(Box::new(move |engine| {
+            async move {
+                let deadline = engine.settings.timeout;
+                let work = work(engine.store.clone());
+                // Whoever asked may have gone.
+                drop(reply.send(engine.call(op, name.as_ref(), deadline, work).await));
+            }
+            .boxed_local()
+        })))?;
+        answer.await.map_err(|_| janitor::ended())?
+    }
+}
+
+impl Leasehold {
+    /// Opens a store by its URL, with the defaults of [`Builder`].
+    ///
+    /// # Errors
+    ///
+    /// A URL that cannot be parsed, a store that this build does not have, and whatever the store says while it is
+    /// being opened.
+    ///
+    /// # Cancel safety
+    ///
+    /// The store is closed again.
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder().connect(url).await
+    }
+
+    /// A client of a store of its own in the memory of this process, for tests and for locks within one process.
+    #[must_use]
+    pub fn memory() -> Self {
+        Self::builder().memory()
+    }
+
+    /// For other than the defaults.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Describes the lock of this name; nothing happens until it is asked for. A bad name is reported then.
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        let name = LockName::parse(name.as_ref()).and_then(|name| name.within(&self.namespace));
+        Lock::new(self.client.clone(), name)
+    }
+
+    /// One name in full: who holds it, who waits.
+    ///
+    /// # Errors
+    ///
+    /// A bad name, and a store that cannot be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing happens when it is dropped.
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Snapshot> {
+        let name = LockName::parse(name.as_ref())?.within(&self.namespace)?;
+        let about = name.clone();
+        let ask = move |store: Arc<dyn Store>| async move { store.inspect(&about).await }.boxed();
+        self.client.ask(Op::Inspect, Some(name), ask).await
+    }
+
+    /// All names under this client's namespace that start with `prefix` and are held, waited for or shut, in
+    /// byte order, with their namespace.
+    ///
+    /// # Errors
+    ///
+    /// A store that cannot be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing happens when it is dropped.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<LockName>> {
+        let space = if self.namespace.is_empty() { String::new() } else { format!("{}:", self.namespace) };
+        let prefix = format!("{space}{prefix}");
+        let ask = move |store: Arc<dyn Store>| {
+            async move {
+                let mut names: Vec<LockName> = Vec::new();
+                loop {
+                    let page = store.list(&prefix, names.last()).await?;
+                    if page.is_empty() {
+                        return Ok(names);
+                    }
+                    names.extend(page);
+                }
+            }
+            .boxed()
+        };
+        self.client.ask(Op::List, None, ask).await
+    }
+
+    /// Runs something with the store's ledger, if it keeps one, on the client's own thread and within its
+    /// timeout.
+    ///
+    /// # Errors
+    ///
+    /// What `work` answers, a store without a ledger, and one that does not answer in time.
+    ///
+    /// # Cancel safety
+    ///
+    /// The work goes on.
+    pub async fn with_ledger<T: Send + 'static>(&self, work: impl AsyncLedger<T>) -> Result<T> {
+        let ask = move |store: Arc<dyn Store>| {
+            async move {
+                match store.ledger() {
+                    Some(ledger) => work.run(ledger).await,
+                    None => Err(leasehold_core::Unsupported::new("marks and records").into()),
+                }
+            }
+            .boxed()
+        };
+        self.client.ask(Op::Ledger, None, ask).await
+    }
+
+    /// What the store can do.
+    #[must_use]
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.client.capabilities
+    }
+
+    /// The store's URL for people, without secrets.
+    #[must_use]
+    pub fn store(&self) -> &str {
+        &self.client.store_name
+    }
+
+    /// Who this client is, as others read it.
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        &self.client.settings.owner
+    }
+
+    /// The namespace that goes before every name; empty for none.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The clock that decides whether this client's leases hold.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.client.settings.clock
+    }
+
+    /// The file that this connect made, if it did: whoever believes that it is shared should hear of it.
+    #[must_use]
+    pub fn created_store(&self) -> Option<&str> {
+        self.client.created.as_deref()
+    }
+
+    /// Waits until everything that was given back is acknowledged, for at most the timeout; closes the store, and
+    /// ends the thread. Leases that are still held run out by themselves, and every later call fails.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// The closing goes on.
+    pub async fn close(self) -> Result<()> {
+        if self.client.handle.get().is_none() {
+            return self.client.store.close().await;
+        }
+        let (reply, answer) = oneshot::channel();
+        self.client.send(Command::Close { reply })?;
+        answer.await.map_err(|_| janitor::ended())?
+    }
+}
+
+/// Work with a [`Ledger`](leasehold_core::Ledger); implemented by closures that return a boxed future.
+pub trait AsyncLedger<T>: Send + 'static {
+    /// Does it.
+    fn run(self, ledger: &dyn leasehold_core::Ledger) -> BoxFuture<'_, Result<T>>;
+}
+
+impl<T, F> AsyncLedger<T> for F
+where
+    F: for<'a> FnOnce(&'a dyn leasehold_core::Ledger) -> BoxFuture<'a, Result<T>> + Send + 'static,
+{
+    fn run(self, ledger: &dyn leasehold_core::Ledger) -> BoxFuture<'_, Result<T>> {
+        self(ledger)
+    }
+}
+
+impl fmt::Debug for Leasehold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leasehold").field("store", &self.store()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("store", &self.store_name).finish_non_exhaustive()
+    }
+}
+
+/// Opens a client with other than the defaults.
+#[derive(Debug, Default)]
+#[must_use = "a builder opens nothing by itself"]
+pub struct Builder {
+    namespace: String,
+    timeout: Option<Duration>,
+    owner: Option<Owner>,
+    program: Option<String>,
+    observers: Vec<Arc<dyn Observer>>,
+    clock: Option<Clock>,
+}
+
+impl Builder {
+    /// Puts this and `:` before every name. Defaults to none.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// The longest silence to accept from the store. Defaults to 5 s.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Who this client is, as others read it. Defaults to this process.
+    pub fn owner(mut self, owner: Owner) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// What runs, as others read it. Defaults to the name of this program.
+    pub fn program(mut self, program: impl Into<String>) -> Self {
+        self.program = Some(program.into());
+        self
+    }
+
+    /// Tells this listener too of what happens. Defaults to `tracing` alone.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observers.push(observer);
+        self
+    }
+
+    /// The clock that decides whether leases hold. Defaults to the machine's boot clock.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Opens a store by its URL.
+    ///
+    /// # Errors
+    ///
+    /// As [`Leasehold::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The store is closed again.
+    pub async fn connect(self, url: &str) -> Result<Leasehold> {
+        let url: StoreUrl = url.parse().map_err(leasehold_core::Error::from)?;
+        self.open(url).await
+    }
+
+    /// Opens a store by its parsed URL.
+    ///
+    /// # Errors
+    ///
+    /// As [`Leasehold::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The store is closed again.
+    pub async fn open(self, url: StoreUrl) -> Result<Leasehold> {
+        let (namespace, settings) = self.settings();
+        let (note, noted) = std::sync::mpsc::channel();
+        let clock = settings.clock.clone();
+        let opener = move || {
+            let Opened { store, created } = open::open(&url, clock)?;
+            // Read once the store is there.
+            drop(note.send(created));
+            Ok(store)
+        };
+        let (handle, opening) = engine::start(settings.clone(), Box::new(opener))?;
+        let store = opening.await.map_err(|_| janitor::ended())??;
+        let opened = Opened { store, created: noted.try_recv().ok().flatten() };
+        Ok(Leasehold { client: Client::new(opened, settings, Some(handle)), namespace })
+    }
+
+    /// Uses this store, such as a wrapper or one of your own.
+    pub fn store(self, store: Arc<dyn Store>) -> Leasehold {
+        let (namespace, settings) = self.settings();
+        Leasehold { client: Client::new(Opened { store, created: None }, settings, None), namespace }
+    }
+
+    /// Uses a store of its own in the memory of this process.
+    pub fn memory(self) -> Leasehold {
+        let clock = self.clock.clone().unwrap_or_default();
+        self.store(Arc::new(MemoryStore::with_clock(clock)))
+    }
+
+    fn settings(self) -> (Arc<str>, Settings) {
+        let Self { namespace, timeout, owner, program, observers, clock } = self;
+        let mut owner = owner.unwrap_or_else(owner::this_process);
+        if let Some(program) = program {
+            owner.program = program;
+        }
+        let (clock, timeout) = (clock.unwrap_or_default(), timeout.unwrap_or(terms::DEFAULT_TIMEOUT));
+        (namespace.into(), Settings { clock, owner, timeout, observers })
+    }
+}

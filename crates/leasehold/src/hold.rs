@@ -1,0 +1,182 @@
+//! What a lease and the engine share: until when it holds, and what became of it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold_core::{BootTime, Clock, LockName, Lost, LostReason, Token};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// Where a lease stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LeaseState {
+    /// It holds.
+    Held,
+    /// Renewals fail and the end is near: wind down.
+    Endangered,
+    /// It no longer holds, and never will again.
+    Lost,
+}
+
+/// What the holder is told, with a count so that each renewal is news too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct News {
+    pub(crate) state: LeaseState,
+    pub(crate) reason: Option<LostReason>,
+    renewals: u64,
+}
+
+/// One tenure of a lease.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    /// Tells tenures of one client apart.
+    pub(crate) id: u64,
+    pub(crate) name: LockName,
+    pub(crate) token: Token,
+    pub(crate) ttl: Duration,
+    pub(crate) owner_id: String,
+    pub(crate) since: BootTime,
+    pub(crate) clock: Clock,
+    /// The process that it was granted to: a fork does not inherit it.
+    pid: u32,
+    /// The end of validity in nanoseconds on the boot clock; 0 once the lease has ended, for good.
+    until: AtomicU64,
+    /// Set once the acquire has returned it: what nobody took is not renewed.
+    taken: AtomicBool,
+    news: watch::Sender<News>,
+    cancelled: CancellationToken,
+}
+
+impl Hold {
+    #[expect(clippy::too_many_arguments, reason = "made in one place, and each is a fact of the grant")]
+    pub(crate) fn new(
+        id: u64,
+        name: LockName,
+        token: Token,
+        ttl: Duration,
+        owner_id: String,
+        since: BootTime,
+        clock: Clock,
+        until: BootTime,
+    ) -> Self {
+        let news = News { state: LeaseState::Held, reason: None, renewals: 0 };
+        Self {
+            id,
+            name,
+            token,
+            ttl,
+            owner_id,
+            since,
+            clock,
+            pid: std::process::id(),
+            until: AtomicU64::new(until.as_nanos()),
+            taken: AtomicBool::new(false),
+            news: watch::Sender::new(news),
+            cancelled: CancellationToken::new(),
+        }
+    }
+
+    /// Until when it holds; the beginning of time once it ended.
+    pub(crate) fn until(&self) -> BootTime {
+        BootTime::from_nanos(self.until.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        if self.is_forked() { Duration::ZERO } else { self.until().since(self.clock.now()) }
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.pid != std::process::id()
+    }
+
+    /// Whether it holds now. Once this said no it always will: whoever was told "lost" has acted on it.
+    pub(crate) fn check(&self) -> Result<Token, Lost> {
+        if self.is_forked() {
+            return Err(Lost::new(LostReason::Forked));
+        }
+        if let Some(reason) = self.news.borrow().reason {
+            return Err(Lost::new(reason));
+        }
+        if self.clock.now() >= self.until() {
+            return Err(self.end(LostReason::Expired));
+        }
+        Ok(self.token)
+    }
+
+    /// Prolongs it, unless it has ended or its time is up: a lost lease never comes back to life, even if the
+    /// store kept it a little longer.
+    pub(crate) fn extend(&self, until: BootTime) -> bool {
+        let now = self.clock.now().as_nanos();
+        let extended = self.until.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |end| {
+            let alive = end != 0 && now < end;
+            (alive || leasehold_core::fault!("lost_comes_back")).then(|| end.max(until.as_nanos()))
+        });
+        if extended.is_ok() {
+            let fresh = |news: &mut News| {
+                let revived = leasehold_core::fault!("lost_comes_back");
+                if news.reason.is_none() || revived {
+                    *news = News { state: LeaseState::Held, reason: None, renewals: news.renewals + 1 };
+                }
+            };
+            self.news.send_modify(fresh);
+        }
+        extended.is_ok()
+    }
+
+    /// Warns the holder, once; says whether this was the time.
+    pub(crate) fn endanger(&self) -> bool {
+        self.news.send_if_modified(|news| {
+            let warn = news.state == LeaseState::Held;
+            if warn {
+                news.state = LeaseState::Endangered;
+            }
+            warn
+        })
+    }
+
+    /// Ends it for this reason, unless it has ended for another; gives the reason that stands.
+    pub(crate) fn end(&self, reason: LostReason) -> Lost {
+        self.until.store(0, Ordering::SeqCst);
+        let mut stands = reason;
+        self.news.send_if_modified(|news| match news.reason {
+            Some(earlier) => {
+                stands = earlier;
+                false
+            }
+            None => {
+                (news.state, news.reason) = (LeaseState::Lost, Some(reason));
+                true
+            }
+        });
+        self.cancelled.cancel();
+        Lost::new(stands)
+    }
+
+    /// What became of it.
+    pub(crate) fn reason(&self) -> Option<LostReason> {
+        self.news.borrow().reason
+    }
+
+    pub(crate) fn state(&self) -> LeaseState {
+        match self.check() {
+            Ok(_) => self.news.borrow().state,
+            Err(_) => LeaseState::Lost,
+        }
+    }
+
+    pub(crate) fn news(&self) -> watch::Receiver<News> {
+        self.news.subscribe()
+    }
+
+    pub(crate) fn cancelled(&self) -> CancellationToken {
+        self.cancelled.clone()
+    }
+
+    pub(crate) fn take(&self) {
+        self.taken.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_taken(&self) -> bool {
+        self.taken.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,282 @@
+//! The description of a mutex, and the verbs that acquire it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use leasehold_core::{Busy, ConfigError, Error, LockName, NameError, Note, NoteError, Result, Share, Turn};
+
+use crate::acquire::Acquire;
+use crate::client::Client;
+use crate::lease::Lease;
+use crate::terms::{self, Terms};
+
+/// Describes a lock: a name, a ttl, a note. It holds nothing, and may be used any number of times.
+///
+/// | verb | waits | when somebody has it |
+/// |---|---|---|
+/// | [`acquire`](Self::acquire) | as long as it takes | |
+/// | [`acquire_within`](Self::acquire_within) | at most so long | [`Error::TimedOut`] |
+/// | [`try_acquire`](Self::try_acquire) | no | `None` |
+/// | [`attempt`](Self::attempt) | no | [`Error::Busy`], which says who |
+///
+/// [`run`](Self::run) and its likes do all of it: acquire, work, stop the work if the lease is lost, release.
+#[derive(Debug, Clone)]
+#[must_use = "a lock is only a description: acquire it, or run something under it"]
+pub struct Lock {
+    client: Arc<Client>,
+    name: Result<LockName, NameError>,
+    ttl: Duration,
+    grace: Option<Duration>,
+    max_hold: Option<Duration>,
+    note: Result<Note, NoteError>,
+    fair: bool,
+}
+
+/// What became of a [`Lock::try_run`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// It ran.
+    Ran(T),
+    /// Somebody else has the lock.
+    Skipped(Box<Busy>),
+}
+
+impl Lock {
+    pub(crate) fn new(client: Arc<Client>, name: Result<LockName, NameError>) -> Self {
+        let ttl = terms::DEFAULT_TTL;
+        Self { client, name, ttl, grace: None, max_hold: None, note: Ok(Note::NONE), fair: false }
+    }
+
+    /// If this machine dies, others get in after this long; while it lives the lease is renewed every third of
+    /// it. Defaults to 30 s; 100 ms to 24 h, and a store may ask for more.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long before the end the lease counts as endangered once renewals fail. Defaults to a sixth of the
+    /// ttl; at most half of it counts.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = Some(grace);
+        self
+    }
+
+    /// After this long the lease is lost even if it could be renewed, so that a hung holder does not keep it for
+    /// ever. Defaults to no limit.
+    pub fn max_hold(mut self, most: Duration) -> Self {
+        self.max_hold = Some(most);
+        self
+    }
+
+    /// What others may read: at most 1,000 bytes without control characters.
+    pub fn note(mut self, note: impl AsRef<str>) -> Self {
+        self.note = Note::parse(note.as_ref());
+        self
+    }
+
+    /// Waits in strict order of arrival. By default a newcomer may take a free lock, though not past somebody
+    /// who has waited long.
+    pub fn fair(mut self) -> Self {
+        self.fair = true;
+        self
+    }
+
+    fn terms(&self, now: bool) -> Result<Terms> {
+        let bad_note = |error: &NoteError| {
+            ConfigError::new(error.to_string()).help("shorten the note to one plain line")
+        };
+        let ttl = self.ttl;
+        Ok(Terms {
+            name: self.name.clone()?,
+            share: Share::EXCLUSIVE,
+            turn: match (now, self.fair) {
+                (true, _) => Turn::Now,
+                (false, true) => Turn::Fifo,
+                (false, false) => Turn::Any,
+            },
+            ttl,
+            grace: self.grace.unwrap_or_else(|| terms::default_grace(ttl)),
+            max_hold: self.max_hold,
+            note: self.note.as_ref().map_err(bad_note)?.clone(),
+        })
+    }
+
+    async fn ask(&self, wait: Option<Duration>, now: bool, wants_busy: bool) -> Result<Lease> {
+        let terms = self.terms(now)?;
+        Acquire::new(self.client.clone(), terms, wait, wants_busy).await
+    }
+
+    /// Waits for the lock as long as it takes.
+    ///
+    /// # Errors
+    ///
+    /// A bad name or note, a ttl that the store does not take, and a store that has been silent for longer than
+    /// the client's timeout.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it leaves the line; what was granted meanwhile is given back in the background. A future that is
+    /// not polled loses its place after 2 s.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # leasehold::doc_test(async {
+    /// # let client = leasehold::Leasehold::memory();
+    /// let lease = client.lock("import").acquire().await?;
+    /// println!("import under token {}", lease.check()?);
+    /// lease.release().await?;
+    /// # Ok(()) });
+    /// ```
+    pub async fn acquire(&self) -> Result<Lease> {
+        self.ask(None, false, false).await
+    }
+
+    /// Waits for the lock for at most `wait`.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), and [`Error::TimedOut`], which says who has it.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # leasehold::doc_test(async {
+    /// # let client = leasehold::Leasehold::memory();
+    /// use std::time::Duration;
+    /// use leasehold::Error;
+    ///
+    /// let first = client.lock("import").acquire().await?;
+    /// match client.lock("import").acquire_within(Duration::from_millis(10)).await {
+    ///     Ok(_) => unreachable!("the first has it"),
+    ///     Err(Error::TimedOut { busy, .. }) => println!("held by {}", busy.holder.expect("the first")),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # first.release().await });
+    /// ```
+    pub async fn acquire_within(&self, wait: Duration) -> Result<Lease> {
+        self.ask(Some(wait), false, true).await
+    }
+
+    /// Takes the lock if it is free: one step, and nothing is left behind if it is not.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// What was granted is given back in the background.
+    pub async fn try_acquire(&self) -> Result<Option<Lease>> {
+        match self.ask(None, true, false).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(Error::Busy(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the lock if it is free, and says who has it if not.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), and [`Error::Busy`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn attempt(&self) -> Result<Lease> {
+        self.ask(None, true, true).await
+    }
+
+    /// Waits for the lock, works, and gives it back. If the lease is lost the work is stopped: its future is
+    /// dropped where it stands.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), and [`Error::Lost`] if the work was stopped. A release that fails is logged
+    /// and does not hide what the work returned.
+    ///
+    /// # Cancel safety
+    ///
+    /// The work is dropped, and the lease is given back in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # leasehold::doc_test(async {
+    /// # let client = leasehold::Leasehold::memory();
+    /// let sum = client.lock("sum").run(async |lease| lease.check().map(|_| 1 + 1)).await??;
+    /// assert_eq!(sum, 2);
+    /// # Ok(()) });
+    /// ```
+    pub async fn run<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T> {
+        run_under(self.acquire().await?, work).await
+    }
+
+    /// As [`run`](Self::run), waiting for at most `wait`.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and [`Error::TimedOut`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    pub async fn run_within<T>(&self, wait: Duration, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T> {
+        run_under(self.acquire_within(wait).await?, work).await
+    }
+
+    /// As [`run`](Self::run), if the lock is free.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    pub async fn try_run<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<Outcome<T>> {
+        match self.attempt().await {
+            Ok(lease) => run_under(lease, work).await.map(Outcome::Ran),
+            Err(Error::Busy(busy)) => Ok(Outcome::Skipped(busy)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Works under a lease until the work is done or the lease is lost.
+async fn run_under<T>(lease: Lease, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T> {
+    let done = {
+        // The loss comes first: work that ended in the very moment of the loss is not vouched for.
+        let lost = pin!(lease.lost());
+        let work = pin!(work(&lease));
+        match first_of(lost, work).await {
+            Either::Left(lost) => Err(lost),
+            Either::Right(value) => Ok(value),
+        }
+    };
+    match done {
+        Err(lost) => Err(lost.into()),
+        Ok(value) => {
+            let (name, token) = (lease.name().clone(), lease.token());
+            if let Err(error) = lease.release().await {
+                tracing::warn!(%name, %token, %error, "the work is done, but its lease could not be given back");
+            }
+            Ok(value)
+        }
+    }
+}
+
+async fn first_of<A: Future + Unpin, B: Future + Unpin>(a: A, b: B) -> Either<A::Output, B::Output> {
+    match select(a, b).await {
+        Either::Left((a, _)) => Either::Left(a),
+        Either::Right((b, _)) => Either::Right(b),
+    }
+}

@@ -1,0 +1,34 @@
+//! From a URL to a store: the only file that names store crates.
+
+use std::sync::Arc;
+
+use leasehold_core::{Clock, Code, ConfigError, MemoryStore, Result, Scheme, Store, StoreUrl};
+
+/// A store, and the file that was made for it.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) created: Option<String>,
+}
+
+/// Opens the store that a URL names. May block for as long as its files take.
+pub(crate) fn open(url: &StoreUrl, clock: Clock) -> Result<Opened> {
+    match url.scheme {
+        Scheme::Memory => Ok(Opened { store: Arc::new(MemoryStore::with_clock(clock)), created: None }),
+        #[cfg(feature = "sqlite")]
+        Scheme::Sqlite => {
+            let store = leasehold_sqlite::SqliteStore::open_with(url, clock)?;
+            let created = store.created().then(|| store.path().display().to_string());
+            Ok(Opened { store: Arc::new(store), created })
+        }
+        other => Err(ConfigError::new(format!("this build has no store for {}: URLs", other.as_str()))
+            .code(Code::URL)
+            .help(format!("it has: {}", built_in().join(" ")))
+            .into()),
+    }
+}
+
+/// The schemes that this build can open.
+pub(crate) fn built_in() -> Vec<&'static str> {
+    let sqlite = cfg!(feature = "sqlite").then_some("sqlite:");
+    sqlite.into_iter().chain(["memory:"]).collect()
+}

@@ -1,0 +1,100 @@
+//! On what terms a lock is asked for, and the arithmetic of validity: defaults and checks in one place.
+
+use std::time::Duration;
+
+use leasehold_core::{BootTime, LockName, Note, Share, Turn};
+
+/// How long a store keeps a lease without a renewal, unless asked otherwise.
+pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);
+/// The longest silence to accept from a store, unless asked otherwise.
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Given up besides one percent of the ttl: the grain of clocks and timers.
+const GRAIN: Duration = Duration::from_millis(2);
+
+/// What somebody wants of a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) name: LockName,
+    pub(crate) share: Share,
+    pub(crate) turn: Turn,
+    pub(crate) ttl: Duration,
+    /// How long before the end a holder whose renewals fail is warned.
+    pub(crate) grace: Duration,
+    /// After this the lease is lost even if it could be renewed.
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) note: Note,
+}
+
+impl Terms {
+    /// Whether a lease that was claimed on these terms may be handed on to somebody with those.
+    pub(crate) fn agree(&self, other: &Self) -> bool {
+        let Self { name, share, turn, ttl, grace: _, max_hold: _, note: _ } = self;
+        (name, share, turn, ttl) == (&other.name, &other.share, &other.turn, &other.ttl)
+    }
+}
+
+/// What is given up of a ttl for clocks that run at different rates: one percent and 2 ms, as Redlock's authors
+/// do. One percent is a hundred times what quartz is off; a host that stops its guest is not covered by any
+/// margin, which is what tokens are for.
+pub(crate) fn margin(ttl: Duration) -> Duration {
+    ttl / 100 + GRAIN
+}
+
+/// Until when a lease of this ttl holds that was asked for at `sent`.
+///
+/// `sent` is taken before the first byte of that very request: the store may have started counting right then.
+pub(crate) fn valid_until(sent: BootTime, ttl: Duration) -> BootTime {
+    sent.after(ttl.saturating_sub(margin(ttl)))
+}
+
+/// How long before the end a holder whose renewals fail is warned, unless asked otherwise.
+pub(crate) fn default_grace(ttl: Duration) -> Duration {
+    ttl / 6
+}
+
+/// How long after asking a lease is renewed.
+pub(crate) fn renew_after(ttl: Duration) -> Duration {
+    ttl / 3
+}
+
+/// How long to wait before the `failures`-th try of a renewal is repeated.
+///
+/// Half a second, doubling to eight, for the ttls that people use; for shorter ones so much less that several
+/// tries fit into what is left.
+pub(crate) fn retry_after(ttl: Duration, failures: u32) -> Duration {
+    let first = (ttl / 60).clamp(Duration::from_millis(5), Duration::from_millis(500));
+    let most = (ttl / 12).clamp(first, Duration::from_secs(8));
+    jitter(first.saturating_mul(1 << failures.min(10)).min(most))
+}
+
+/// How long one renewal may take before it counts as unanswered.
+pub(crate) fn renewal_deadline(ttl: Duration, timeout: Duration) -> Duration {
+    (ttl / 4).max(Duration::from_millis(25)).min(timeout)
+}
+
+/// Between four fifths and six fifths of it, so that those who failed together do not try again together.
+pub(crate) fn jitter(duration: Duration) -> Duration {
+    duration.mul_f64(0.8 + 0.4 * fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn validity_ends_before_the_store_lets_others_in() {
+        let sent = BootTime::from_nanos(0);
+        let end = valid_until(sent, Duration::from_secs(100));
+        assert_eq!(end.since(sent), Duration::from_millis(98_998));
+        assert_eq!(valid_until(sent, Duration::from_millis(1)), sent, "nothing is left of a tiny ttl");
+    }
+
+    #[test]
+    fn several_retries_fit_into_what_is_left_after_the_first_renewal() {
+        for ttl in [100, 1000, 3000, 30_000, 120_000].map(Duration::from_millis) {
+            let left = ttl - renew_after(ttl) - margin(ttl) - default_grace(ttl);
+            let tries: Duration = (0..3).map(|n| retry_after(ttl, n)).sum();
+            assert!(tries < left, "{ttl:?}: {tries:?} of {left:?}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! One task that keeps all leases of a client: renews them in batches, and tells their holders when they are
+//! endangered and when they are lost.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{
+    BootTime, Claim, Clock, Error, LostReason, Op, Renew, Renewal, Result, Tenure, Token, fault,
+};
+use tokio::sync::{Notify, oneshot};
+
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::hold::Hold;
+use crate::local;
+use crate::party::Party;
+use crate::terms::{self, Terms};
+use crate::timer::Timer;
+
+/// Leases that are due within this are renewed together: one wake-up, one round trip.
+const TOGETHER: Duration = Duration::from_millis(10);
+/// At most so many in one request, so that a store is not blocked for long.
+const MOST_AT_ONCE: usize = 100;
+
+/// What keeps a lease going: the claim behind it, and how far its tenures have come.
+#[derive(Debug, Clone)]
+pub(crate) struct Tenancy {
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) terms: Arc<Terms>,
+    /// The first token of the run.
+    pub(crate) first: Token,
+    /// How many tokens the run has.
+    pub(crate) run: u32,
+    pub(crate) tenure: Tenure,
+    /// When the store granted it.
+    pub(crate) since: BootTime,
+    /// The ttl that the store gave last.
+    pub(crate) granted: Duration,
+    /// When the request was sent that was answered last.
+    pub(crate) sent: BootTime,
+    pub(crate) until: BootTime,
+    /// How many renewals have failed since the last good one.
+    pub(crate) failures: u32,
+    /// Who stands in line behind it in this process.
+    pub(crate) party: Option<Rc<Party>>,
+}
+
+impl Tenancy {
+    /// The hold of its present tenure.
+    pub(crate) fn hold(&self, engine: &Engine) -> Arc<Hold> {
+        let Self { claim, tenure, until, .. } = self;
+        Arc::new(Hold::new(
+            engine.next_hold(),
+            claim.name.clone(),
+            tenure.token,
+            claim.ttl,
+            claim.owner.id(),
+            engine.clock.now(),
+            engine.clock.clone(),
+            *until,
+        ))
+    }
+}
+
+/// A lease under watch.
+#[derive(Debug)]
+struct Entry {
+    hold: Arc<Hold>,
+    tenancy: Tenancy,
+    /// When it is to be renewed.
+    renew_at: BootTime,
+    /// When to look at it next; `None` once it is lost.
+    look_at: Option<BootTime>,
+    in_flight: bool,
+    /// Who wants to hear of the next renewal.
+    ensuring: Vec<oneshot::Sender<Result<()>>>,
+}
+
+/// All leases of a client.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    clock: Clock,
+    inner: RefCell<Inner>,
+    moved: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    entries: BTreeMap<u64, Entry>,
+    looks: BTreeSet<(BootTime, u64)>,
+}
+
+impl Inner {
+    fn schedule(&mut self, id: u64, at: Option<BootTime>) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        if let Some(old) = entry.look_at {
+            self.looks.remove(&(old, id));
+        }
+        entry.look_at = at;
+        if let Some(at) = at {
+            self.looks.insert((at, id));
+        }
+    }
+}
+
+impl Watchdog {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock, inner: RefCell::default(), moved: Notify::new() }
+    }
+
+    /// Begins to watch a lease.
+    pub(crate) fn add(&self, hold: Arc<Hold>, tenancy: Tenancy) {
+        let id = hold.id;
+        let renew_at = tenancy.sent.after(terms::renew_after(tenancy.granted)).max(self.clock.now());
+        let entry = Entry { hold, tenancy, renew_at, look_at: None, in_flight: false, ensuring: Vec::new() };
+        let mut inner = self.inner.borrow_mut();
+        let soonest = inner.looks.first().map(|(at, _)| *at);
+        inner.entries.insert(id, entry);
+        inner.schedule(id, Some(renew_at));
+        if soonest.is_none_or(|soonest| renew_at < soonest) {
+            self.moved.notify_one();
+        }
+    }
+
+    /// Watches no longer: whatever a renewal under way answers, it says nothing to anybody.
+    pub(crate) fn remove(&self, id: u64) -> Option<Tenancy> {
+        let mut inner = self.inner.borrow_mut();
+        inner.schedule(id, None);
+        let entry = inner.entries.remove(&id)?;
+        let until = entry.hold.until();
+        Some(Tenancy { until, ..entry.tenancy })
+    }
+
+    /// Renews now.
+    pub(crate) fn ensure(&self, hold: &Hold, reply: oneshot::Sender<Result<()>>) {
+        let now = self.clock.now();
+        let mut inner = self.inner.borrow_mut();
+        let Some(entry) = inner.entries.get_mut(&hold.id) else {
+            drop(reply.send(hold.check().map(drop).map_err(Error::from)));
+            return;
+        };
+        entry.ensuring.push(reply);
+        entry.renew_at = now;
+        inner.schedule(hold.id, Some(now));
+        self.moved.notify_one();
+    }
+
+    fn next_look(&self) -> Option<BootTime> {
+        self.inner.borrow().looks.first().map(|(at, _)| *at)
+    }
+
+    fn due(&self, now: BootTime) -> Vec<u64> {
+        let soon = now.after(TOGETHER);
+        self.inner.borrow().looks.iter().take_while(|(at, _)| *at <= soon).map(|(_, id)| *id).collect()
+    }
+}
+
+/// What is to be done with a lease right now.
+enum Due {
+    Renew(Renew),
+    Lost,
+    Nothing,
+}
+
+/// Watches until the engine ends.
+pub(crate) async fn watch(engine: Rc<Engine>) {
+    let timer = Timer::new(engine.clock.clone());
+    loop {
+        let next = engine.watchdog.next_look();
+        tokio::select! {
+            () = timer.until(next) => {}
+            () = engine.watchdog.moved.notified() => {}
+        }
+        let now = engine.clock.now();
+        let mut batch = Vec::new();
+        for id in engine.watchdog.due(now) {
+            match look(&engine, id, now) {
+                Due::Renew(renew) => batch.push((id, renew)),
+                Due::Lost => lose(&engine, id, LostReason::Expired),
+                Due::Nothing => {}
+            }
+        }
+        for chunk in batch.chunks(MOST_AT_ONCE) {
+            tokio::task::spawn_local(renew(engine.clone(), chunk.to_vec()));
+        }
+    }
+}
+
+/// Looks at one lease, and says when to look at it again.
+fn look(engine: &Engine, id: u64, now: BootTime) -> Due {
+    let mut inner = engine.watchdog.inner.borrow_mut();
+    let Some(entry) = inner.entries.get_mut(&id) else { return Due::Nothing };
+    let until = entry.hold.until();
+    if now >= until {
+        return Due::Lost;
+    }
+    let terms = &entry.tenancy.terms;
+    let too_long = terms.max_hold.map(|most| entry.hold.since.after(most));
+    if too_long.is_some_and(|end| now >= end) {
+        drop(inner);
+        lose(engine, id, LostReason::HeldTooLong);
+        return Due::Nothing;
+    }
+    let danger = until.before(terms.grace.min(entry.tenancy.granted / 2));
+    let failing = entry.tenancy.failures > 0;
+    if failing && now >= danger && entry.hold.endanger() {
+        let hold = &entry.hold;
+        engine.emit(&Event::Endangered {
+            name: hold.name.clone(),
+            token: hold.token,
+            remaining: until.since(now),
+        });
+    }
+    let mut due = Due::Nothing;
+    if !entry.in_flight && entry.renew_at <= now.after(TOGETHER) && !fault!("renew_on_user_thread") {
+        if entry.hold.is_taken() {
+            entry.in_flight = true;
+            let Tenancy { claim, tenure, .. } = &entry.tenancy;
+            due = Due::Renew(Renew { claim: claim.clone(), tenure: tenure.clone() });
+        } else {
+            // Nobody has taken it yet. A future that is never polled again must not keep others out for ever.
+            entry.renew_at = now.after((entry.tenancy.granted / 20).max(TOGETHER * 2));
+        }
+    }
+    let renew_at = if entry.in_flight { until } else { entry.renew_at };
+    let danger = if failing && now < danger { danger } else { until };
+    let next = [renew_at, danger, until, too_long.unwrap_or(until)].into_iter().min();
+    inner.schedule(id, next);
+    due
+}
+
+/// Ends a lease for this reason and tells everybody.
+fn lose(engine: &Engine, id: u64, reason: LostReason) {
+    let (hold, tenancy) = {
+        let mut inner = engine.watchdog.inner.borrow_mut();
+        inner.schedule(id, None);
+        let Some(entry) = inner.entries.get_mut(&id) else { return };
+        for reply in entry.ensuring.drain(..) {
+            drop(reply.send(Err(leasehold_core::Lost::new(reason).into())));
+        }
+        (entry.hold.clone(), entry.tenancy.clone())
+    };
+    let stands = hold.end(reason);
+    engine.emit(&Event::Lost { name: hold.name.clone(), token: hold.token, reason: stands.reason });
+    if let Some(engine) = engine.me.upgrade() {
+        local::lost(&engine, &tenancy);
+    }
+}
+
+async fn renew(engine: Rc<Engine>, batch: Vec<(u64, Renew)>) {
+    let sent = engine.clock.now();
+    let shortest = batch.iter().map(|(_, renew)| renew.claim.ttl).min().unwrap_or_default();
+    let deadline = terms::renewal_deadline(shortest, engine.settings.timeout);
+    let asked: Vec<Renew> = batch.iter().map(|(_, renew)| renew.clone()).collect();
+    let answers = tokio::time::timeout(deadline, engine.store.renew(&asked)).await;
+    // The end of validity is counted from before the request was sent, whenever the reply comes.
+    let sent = if fault!("validity_from_reply") { engine.clock.now() } else { sent };
+    let answers = answers.unwrap_or_default();
+    let mut answers = answers.into_iter();
+    for (id, renew) in batch {
+        let name = &renew.claim.name;
+        let answer = answers.next().unwrap_or_else(|| Err(engine.no_answer(Op::Renew, Some(name), deadline)));
+        engine.asked(Op::Renew, Some(name), sent, answer.as_ref().err());
+        match answer {
+            Ok(Renewal::Kept { ttl, server_time }) => {
+                engine.tick(server_time);
+                kept(&engine, id, sent, ttl);
+            }
+            Ok(Renewal::Lost) => lose(&engine, id, LostReason::StoreForgot),
+            Err(error) => failed(&engine, id, error),
+        }
+    }
+    engine.watchdog.moved.notify_one();
+}
+
+fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {
+    let mut inner = engine.watchdog.inner.borrow_mut();
+    let Some(entry) = inner.entries.get_mut(&id) else { return };
+    entry.in_flight = false;
+    let until = terms::valid_until(sent, ttl);
+    if !entry.hold.extend(until) {
+        // Its time ran out before the answer came: the holder may have acted on that.
+        drop(inner);
+        return lose(engine, id, LostReason::Expired);
+    }
+    let tenancy = &mut entry.tenancy;
+    (tenancy.failures, tenancy.granted, tenancy.sent, tenancy.until) = (0, ttl, sent, until);
+    entry.renew_at = sent.after(terms::renew_after(ttl));
+    for reply in entry.ensuring.drain(..) {
+        drop(reply.send(Ok(())));
+    }
+    let hold = entry.hold.clone();
+    let next = entry.renew_at;
+    inner.schedule(id, Some(next));
+    drop(inner);
+    let remaining = hold.remaining();
+    engine.emit(&Event::Renewed { name: hold.name.clone(), token: hold.token, remaining });
+}
+
+fn failed(engine: &Engine, id: u64, error: Error) {
+    let now = engine.clock.now();
+    let mut inner = engine.watchdog.inner.borrow_mut();
+    let Some(entry) = inner.entries.get_mut(&id) else { return };
+    entry.in_flight = false;
+    let tenancy = &mut entry.tenancy;
+    entry.renew_at = now.after(terms::retry_after(tenancy.claim.ttl, tenancy.failures));
+    tenancy.failures = tenancy.failures.saturating_add(1);
+    for reply in entry.ensuring.drain(..) {
+        drop(reply.send(Err(error.clone())));
+    }
+    let (hold, silent) = (entry.hold.clone(), now.since(tenancy.sent));
+    // At once: it may be in danger already.
+    inner.schedule(id, Some(now));
+    drop(inner);
+    let remaining = hold.remaining();
+    let (name, token) = (hold.name.clone(), hold.token);
+    engine.emit(&Event::RenewalFailed { name, token, error, silent, remaining });
+}
