@@ -3,21 +3,18 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use leasehold_core::{
-    Capabilities, Clock, Code, ConfigError, LockName, MemoryStore, Op, Owner, Result, Snapshot, Store,
-    StoreUrl,
-};
+use leasehold_core::{Capabilities, Clock, Code, ConfigError, LockName, Op, Owner, Result, Snapshot, Store};
 use tokio::sync::oneshot;
 
+use crate::builder::Builder;
+use crate::config::{Config, Overrides};
 use crate::engine::{self, Command, Handle, Settings};
-use crate::event::Observer;
+use crate::janitor;
 use crate::lock::Lock;
-use crate::open::{self, Opened};
-use crate::{janitor, owner, terms};
+use crate::open::Opened;
 
 /// A client of one store: what everything starts from. Cheap to clone; clones share one thread.
 ///
@@ -44,8 +41,10 @@ use crate::{janitor, owner, terms};
 /// ```
 #[derive(Clone)]
 pub struct Leasehold {
-    client: Arc<Client>,
-    namespace: Arc<str>,
+    pub(crate) client: Arc<Client>,
+    pub(crate) namespace: Arc<str>,
+    /// What the files say of names, for a client that was made from them.
+    pub(crate) config: Option<Arc<Config>>,
 }
 
 /// What all clones of a client share.
@@ -62,7 +61,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    fn new(opened: Opened, settings: Settings, handle: Option<Handle>) -> Arc<Self> {
+    pub(crate) fn new(opened: Opened, settings: Settings, handle: Option<Handle>) -> Arc<Self> {
         let Opened { store, created } = opened;
         Arc::new(Self {
             store_name: store.to_string(),
@@ -142,6 +141,31 @@ impl Leasehold {
         Self::builder().connect(url).await
     }
 
+    /// Opens the store that the environment and the configuration files name, and obeys their rules for each
+    /// name, as the command does: `LEASEHOLD_STORE`, `LEASEHOLD_NAMESPACE`, `LEASEHOLD_CONFIG` and so on, then
+    /// `$XDG_CONFIG_HOME/leasehold/config.toml`, then `/etc/leasehold/config.toml`. With none of them it is the
+    /// SQLite file of this machine.
+    ///
+    /// # Errors
+    ///
+    /// A setting that cannot be used, a store that locks less widely than `scope` asks, and as
+    /// [`connect`](Self::connect). A name for which a rule chooses another store is refused when it is asked for.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn from_env() -> Result<Self> {
+        let config = Config::load(Overrides::default())?;
+        let store = config.store(None)?;
+        let builder = Self::builder().namespace(config.namespace().value).timeout(store.timeout.value);
+        let mut client = builder.open(store.url).await?;
+        if let Some(scope) = config.scope() {
+            scope.value.check(client.capabilities().reach, client.store())?;
+        }
+        client.config = Some(Arc::new(config));
+        Ok(client)
+    }
+
     /// A client of a store of its own in the memory of this process, for tests and for locks within one process.
     #[must_use]
     pub fn memory() -> Self {
@@ -155,8 +179,13 @@ impl Leasehold {
 
     /// Describes the lock of this name; nothing happens until it is asked for. A bad name is reported then.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        let name = LockName::parse(name.as_ref()).and_then(|name| name.within(&self.namespace));
-        Lock::new(self.client.clone(), name)
+        let typed = name.as_ref();
+        let name = LockName::parse(typed).and_then(|name| name.within(&self.namespace));
+        let lock = Lock::new(self.client.clone(), name);
+        match &self.config {
+            Some(config) => lock.configured(config, typed),
+            None => lock,
+        }
     }
 
     /// One name in full: who holds it, who waits.
@@ -307,116 +336,5 @@ impl fmt::Debug for Leasehold {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("store", &self.store_name).finish_non_exhaustive()
-    }
-}
-
-/// Opens a client with other than the defaults.
-#[derive(Debug, Default)]
-#[must_use = "a builder opens nothing by itself"]
-pub struct Builder {
-    namespace: String,
-    timeout: Option<Duration>,
-    owner: Option<Owner>,
-    program: Option<String>,
-    observers: Vec<Arc<dyn Observer>>,
-    clock: Option<Clock>,
-}
-
-impl Builder {
-    /// Puts this and `:` before every name. Defaults to none.
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = namespace.into();
-        self
-    }
-
-    /// The longest silence to accept from the store. Defaults to 5 s.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-
-    /// Who this client is, as others read it. Defaults to this process.
-    pub fn owner(mut self, owner: Owner) -> Self {
-        self.owner = Some(owner);
-        self
-    }
-
-    /// What runs, as others read it. Defaults to the name of this program.
-    pub fn program(mut self, program: impl Into<String>) -> Self {
-        self.program = Some(program.into());
-        self
-    }
-
-    /// Tells this listener too of what happens. Defaults to `tracing` alone.
-    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observers.push(observer);
-        self
-    }
-
-    /// The clock that decides whether leases hold. Defaults to the machine's boot clock.
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = Some(clock);
-        self
-    }
-
-    /// Opens a store by its URL.
-    ///
-    /// # Errors
-    ///
-    /// As [`Leasehold::connect`].
-    ///
-    /// # Cancel safety
-    ///
-    /// The store is closed again.
-    pub async fn connect(self, url: &str) -> Result<Leasehold> {
-        let url: StoreUrl = url.parse().map_err(leasehold_core::Error::from)?;
-        self.open(url).await
-    }
-
-    /// Opens a store by its parsed URL.
-    ///
-    /// # Errors
-    ///
-    /// As [`Leasehold::connect`].
-    ///
-    /// # Cancel safety
-    ///
-    /// The store is closed again.
-    pub async fn open(self, url: StoreUrl) -> Result<Leasehold> {
-        let (namespace, settings) = self.settings();
-        let (note, noted) = std::sync::mpsc::channel();
-        let clock = settings.clock.clone();
-        let opener = move || {
-            let Opened { store, created } = open::open(&url, clock)?;
-            // Read once the store is there.
-            drop(note.send(created));
-            Ok(store)
-        };
-        let (handle, opening) = engine::start(settings.clone(), Box::new(opener))?;
-        let store = opening.await.map_err(|_| janitor::ended())??;
-        let opened = Opened { store, created: noted.try_recv().ok().flatten() };
-        Ok(Leasehold { client: Client::new(opened, settings, Some(handle)), namespace })
-    }
-
-    /// Uses this store, such as a wrapper or one of your own.
-    pub fn store(self, store: Arc<dyn Store>) -> Leasehold {
-        let (namespace, settings) = self.settings();
-        Leasehold { client: Client::new(Opened { store, created: None }, settings, None), namespace }
-    }
-
-    /// Uses a store of its own in the memory of this process.
-    pub fn memory(self) -> Leasehold {
-        let clock = self.clock.clone().unwrap_or_default();
-        self.store(Arc::new(MemoryStore::with_clock(clock)))
-    }
-
-    fn settings(self) -> (Arc<str>, Settings) {
-        let Self { namespace, timeout, owner, program, observers, clock } = self;
-        let mut owner = owner.unwrap_or_else(owner::this_process);
-        if let Some(program) = program {
-            owner.program = program;
-        }
-        let (clock, timeout) = (clock.unwrap_or_default(), timeout.unwrap_or(terms::DEFAULT_TIMEOUT));
-        (namespace.into(), Settings { clock, owner, timeout, observers })
     }
 }

@@ -85,10 +85,7 @@ pub(crate) type Opener = Box<dyn FnOnce() -> Result<Arc<dyn Store>> + Send>;
 pub(crate) type Opening = oneshot::Receiver<Result<Arc<dyn Store>>>;
 
 /// Starts the thread; the receiver tells when the store is open.
-pub(crate) fn start(
-    settings: Settings,
-    open: Opener,
-) -> Result<(Handle, Opening)> {
+pub(crate) fn start(settings: Settings, open: Opener) -> Result<(Handle, Opening)> {
     let (handle, commands) = mpsc::unbounded_channel();
     let (opened, opening) = oneshot::channel();
     let body = move || match open() {

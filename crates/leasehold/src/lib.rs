@@ -41,7 +41,9 @@
 #![forbid(unsafe_code)]
 
 mod acquire;
+mod builder;
 mod client;
+pub mod config;
 mod engine;
 mod event;
 mod hold;
@@ -58,7 +60,8 @@ mod ticket;
 mod timer;
 mod watchdog;
 
-pub use client::{AsyncLedger, Builder, Leasehold};
+pub use builder::Builder;
+pub use client::{AsyncLedger, Leasehold};
 pub use event::{Event, Observer};
 pub use hold::LeaseState;
 pub use lease::Lease;

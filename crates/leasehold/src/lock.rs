@@ -10,6 +10,7 @@ use leasehold_core::{Busy, ConfigError, Error, LockName, NameError, Note, NoteEr
 
 use crate::acquire::Acquire;
 use crate::client::Client;
+use crate::config::Config;
 use crate::lease::Lease;
 use crate::terms::{self, Terms};
 
@@ -33,6 +34,8 @@ pub struct Lock {
     max_hold: Option<Duration>,
     note: Result<Note, NoteError>,
     fair: bool,
+    /// Why it cannot be asked for, as far as the configuration says.
+    refused: Option<ConfigError>,
 }
 
 /// What became of a [`Lock::try_run`].
@@ -47,7 +50,38 @@ pub enum Outcome<T> {
 impl Lock {
     pub(crate) fn new(client: Arc<Client>, name: Result<LockName, NameError>) -> Self {
         let ttl = terms::DEFAULT_TTL;
-        Self { client, name, ttl, grace: None, max_hold: None, note: Ok(Note::NONE), fair: false }
+        Self {
+            client,
+            name,
+            ttl,
+            grace: None,
+            max_hold: None,
+            note: Ok(Note::NONE),
+            fair: false,
+            refused: None,
+        }
+    }
+
+    /// Starts from what the files say of the name, as it was typed.
+    pub(crate) fn configured(mut self, config: &Config, typed: &str) -> Self {
+        let settings = config.lock(typed);
+        if let Some(ttl) = settings.ttl {
+            self.ttl = ttl.value;
+        }
+        self.grace = settings.grace.map(|grace| grace.value);
+        self.fair = settings.fair.is_some_and(|fair| fair.value);
+        if let Some(note) = settings.note {
+            self.note = Note::parse(&note.value);
+        }
+        self.refused = match (config.store(None), config.store(Some(typed))) {
+            (Ok(usual), Ok(wanted)) if usual.url != wanted.url => {
+                let message = format!("{} puts {typed} into the store {}", wanted.origin, wanted.url);
+                Some(ConfigError::new(message).help("connect to that store for this name"))
+            }
+            (_, Err(error)) => Some(error),
+            _ => None,
+        };
+        self
     }
 
     /// If this machine dies, others get in after this long; while it lives the lease is renewed every third of
@@ -88,6 +122,9 @@ impl Lock {
         let bad_note = |error: &NoteError| {
             ConfigError::new(error.to_string()).help("shorten the note to one plain line")
         };
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone().into());
+        }
         let ttl = self.ttl;
         Ok(Terms {
             name: self.name.clone()?,

@@ -88,6 +88,21 @@ impl Scope {
             Self::Fleet => Reach::Fleet,
         }
     }
+
+    /// Whether a store of this reach will do.
+    ///
+    /// # Errors
+    ///
+    /// Says which store locks less widely than was asked.
+    pub fn check(self, reach: Reach, store: &str) -> Result<(), ConfigError> {
+        if reach >= self.reach() {
+            return Ok(());
+        }
+        let within = if reach == Reach::Process { "within one process" } else { "on this machine" };
+        Err(ConfigError::new(format!("scope {self}: {store} locks {within} only"))
+            .code(Code::SCOPE)
+            .help("set LEASEHOLD_STORE to a store that all of them reach"))
+    }
 }
 
 /// How long to wait in the line.
