@@ -1,0 +1,116 @@
+//! What a part works with: the workspace, its log, and what it has found so far.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::Result;
+use crate::command::{Ended, Line};
+use crate::servers::Tools;
+use crate::tally::{self, Tally};
+use crate::workspace::Workspace;
+
+/// How many lines of a failure are shown.
+const TAIL: usize = 60;
+
+/// What every part may look at.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) workspace: Workspace,
+    /// Whether nextest is there; else tests run through cargo test.
+    pub(crate) nextest: bool,
+    /// How many tests at once, if the caller said so.
+    pub(crate) threads: Option<usize>,
+    /// The tools that process tests use, once somebody has asked for them.
+    pub(crate) tools: std::cell::OnceCell<Tools>,
+}
+
+impl Context {
+    pub(crate) fn root(&self) -> &Path {
+        &self.workspace.workspace_root
+    }
+
+    pub(crate) fn target(&self) -> &Path {
+        &self.workspace.target_directory
+    }
+
+    /// Where the tools that process tests use are, installed now if they were not there.
+    pub(crate) fn tools(&self) -> &Tools {
+        self.tools.get_or_init(|| Tools::provide(self.target()))
+    }
+}
+
+/// One run of one part.
+#[derive(Debug)]
+pub(crate) struct Session<'a> {
+    pub(crate) context: &'a Context,
+    log: File,
+    log_path: PathBuf,
+    /// What the part found wrong, ready to be shown.
+    pub(crate) problems: Vec<String>,
+    /// What is worth a look, but wrong for nobody.
+    pub(crate) notes: Vec<String>,
+    /// What could not run, with the reason.
+    pub(crate) not_run: Vec<String>,
+    pub(crate) tally: Tally,
+}
+
+/// How one command of a part went.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) ended: Ended,
+    pub(crate) output: String,
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(context: &'a Context, part: &str) -> Result<Self> {
+        let folder = context.target().join("xtask");
+        std::fs::create_dir_all(&folder)?;
+        let log_path = folder.join(format!("{part}.log"));
+        let log = File::options().create(true).truncate(true).read(true).write(true).open(&log_path)?;
+        let (problems, notes, not_run) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { context, log, log_path, problems, notes, not_run, tally: Tally::default() })
+    }
+
+    pub(crate) fn log_path(&self) -> &Path {
+        self.context.workspace.short(&self.log_path)
+    }
+
+    /// Runs a command that must end well, and says whether it did.
+    pub(crate) fn must(&mut self, line: &Line) -> Result<bool> {
+        let Outcome { ended, output } = self.observe(line)?;
+        self.tally += Tally::of(&output);
+        match ended {
+            Ended::Well => return Ok(true),
+            Ended::Badly => self.fail(line, "", &output),
+            Ended::Late => self.fail(line, "it did not end in time\n", &output),
+        }
+        Ok(false)
+    }
+
+    /// Runs a command whose end is for the caller to judge; its tests are not counted.
+    pub(crate) fn observe(&mut self, line: &Line) -> Result<Outcome> {
+        let start = self.log.seek(SeekFrom::End(0))?;
+        writeln!(self.log, "$ {line}")?;
+        let ended = line.run(self.context.root(), &self.log)?;
+        self.log.seek(SeekFrom::Start(start))?;
+        let mut output = Vec::new();
+        self.log.read_to_end(&mut output)?;
+        Ok(Outcome { ended, output: String::from_utf8_lossy(&output).into_owned() })
+    }
+
+    /// Keeps the end of what a command said as a problem, with the line to run it again.
+    pub(crate) fn fail(&mut self, line: &Line, why: &str, output: &str) {
+        let lines: Vec<String> = output.lines().map(tally::plain).collect();
+        let tail = &lines[lines.len().saturating_sub(TAIL)..];
+        let rerun =
+            format!("to run it again:\n  {line}\nall that it said is in {}", self.log_path().display());
+        self.problems.push(format!("{}\n{why}{rerun}", tail.join("\n")));
+    }
+}
+
+/// A duration as the tables show it.
+pub(crate) fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}

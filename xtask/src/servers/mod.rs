@@ -1,0 +1,61 @@
+//! Real servers and tools for tests: where they come from, and who starts and stops them.
+
+mod packages;
+mod quiet;
+#[cfg_attr(not(test), expect(dead_code, reason = "no store needs a server yet; the next one starts here"))]
+mod supervisor;
+
+use std::path::{Path, PathBuf};
+
+use packages::{NEEDS, Need, Source};
+
+/// What tests need beside the toolchain, as far as it could be had.
+#[derive(Debug, Default)]
+pub(crate) struct Tools {
+    folder: Option<PathBuf>,
+    missing: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Tools {
+    /// Looks for everything in the table, and gets what is not there. All packages come before any server: to
+    /// upgrade a package under a running server would break it half-way.
+    pub(crate) fn provide(target: &Path) -> Self {
+        let unpacked = target.join("servers").join("packages");
+        let bin = unpacked.join("usr").join("bin");
+        let mut tools = Self::default();
+        let is_there = |need: &Need| packages::on_path(need.tool) || bin.join(need.tool).is_file();
+        let absent: Vec<&Need> = NEEDS.iter().filter(|need| !is_there(need)).collect();
+        if !absent.is_empty() {
+            let source = Source::of_this_machine();
+            if let Err(error) = source.get(&absent, &unpacked) {
+                tools.notes.push(format!("packages: {error}"));
+            }
+            for need in absent {
+                let Need { tool, package, uses } = need;
+                if is_there(need) {
+                    tools.notes.push(format!("{tool} is here now, from the package {package}"));
+                } else {
+                    tools.missing.push(format!("{tool} ({uses}): {}", source.why_not(package)));
+                }
+            }
+        }
+        tools.folder = bin.is_dir().then_some(bin);
+        tools
+    }
+
+    /// Where unpacked programs are, beside those of the machine.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// What could not be had, with the reason.
+    pub(crate) fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// What was done.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
