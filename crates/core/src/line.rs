@@ -234,9 +234,15 @@ impl Line {
         self.tombstones.retain(|tombstone| tombstone.until > now);
     }
 
+    /// One for each id: who releases again and again must not fill the line.
     fn bury(&mut self, now: BootTime, id: ClaimId, life: Duration) {
-        if !crate::fault!("claim_twice_granted") {
-            self.tombstones.push(Tombstone { id, until: now.after(life) });
+        if crate::fault!("claim_twice_granted") {
+            return;
+        }
+        let until = now.after(life);
+        match self.tombstones.iter_mut().find(|tombstone| tombstone.id == id) {
+            Some(tombstone) => tombstone.until = tombstone.until.max(until),
+            None => self.tombstones.push(Tombstone { id, until }),
         }
     }
 
@@ -419,6 +425,12 @@ impl Line {
         let now = at.boot;
         let member = self.members.iter_mut().find(|member| member.id == id);
         let Some(Member { held: Some(held), until, renewed, ttl, note, .. }) = member else {
+            if crate::fault!("renew_creates") {
+                self.forge(now, id, tenure);
+            }
+            if crate::fault!("renew_creates") || crate::fault!("renew_without_asking") {
+                return Renewal::Kept { ttl: TOMBSTONE_LIFE, server_time: Some(at.wall) };
+            }
             return Renewal::Lost;
         };
         *until = now.after(*ttl);
@@ -428,6 +440,32 @@ impl Line {
         held.tenure = tenure.count;
         held.token = tenure.token;
         Renewal::Kept { ttl: *ttl, server_time: Some(at.wall) }
+    }
+
+    /// What a renewal by "set with a ttl" does to a lease that is gone: only a [planted fault](crate::fault)
+    /// comes here.
+    fn forge(&mut self, now: BootTime, id: ClaimId, tenure: &Tenure) {
+        self.members.push(Member {
+            id,
+            owner: Owner::default(),
+            share: Share::EXCLUSIVE,
+            turn: Turn::Any,
+            ttl: TOMBSTONE_LIFE,
+            note: tenure.note.clone(),
+            place: self.members.iter().map(|member| member.place + 1).max().unwrap_or(1),
+            since: now,
+            until: now.after(TOMBSTONE_LIFE),
+            renewed: now,
+            held: Some(Held {
+                token: tenure.token,
+                first: tenure.token,
+                run: 1,
+                since: now,
+                renewals: 1,
+                tenure: tenure.count,
+            }),
+            life: None,
+        });
     }
 
     /// Ends a claim, whether it holds, waits or is unknown. The line must have been [swept](Self::sweep).
@@ -470,7 +508,7 @@ impl Line {
     pub fn rule(&self, now: BootTime, watch: Watch) -> Ruling {
         let wakes = !crate::fault!("wake_nobody");
         match watch {
-            Watch::Any(version) if self.version != version && wakes => Ruling::Ready,
+            Watch::Any(version) if self.version_at(now) != version && wakes => Ruling::Ready,
             Watch::Any(_) => self.next_lapse(now),
             Watch::Hold(id) => match self.members.iter().find(|member| member.id == id) {
                 Some(member) if member.held.is_some() && member.until > now => {
@@ -486,36 +524,45 @@ impl Line {
         let Some(index) = self.members.iter().position(|member| member.id == id) else {
             return Ruling::Ready;
         };
-        if self.members[index].held.is_some() {
+        let mine = &self.members[index];
+        if mine.held.is_some() || mine.until <= now {
             return Ruling::Ready;
         }
         if let Some(shut) = &self.shut
             && shut.until > now
         {
-            return Ruling::NotBefore(shut.until);
+            return Ruling::NotBefore(shut.until.min(mine.until));
         }
         let members = self.members.iter().enumerate();
         let ahead = members.filter(|(other, _)| self.is_ahead(*other, index)).map(|(_, member)| member);
         let (lapsed, stand): (Vec<_>, Vec<_>) = ahead.partition(|member| member.until <= now);
         let shares: Vec<Share> = stand.iter().map(|member| member.share).collect();
-        let admitted = admit(&shares, self.members[index].share) == Verdict::Admit;
+        let admitted = admit(&shares, mine.share) == Verdict::Admit;
         if admitted && wakes && (lapsed.is_empty() || !crate::fault!("expiry_wakes_nobody")) {
             return Ruling::Ready;
         }
-        match stand.iter().map(|member| member.until).min() {
-            Some(until) if !crate::fault!("expiry_wakes_nobody") && wakes => Ruling::NotBefore(until),
-            _ => Ruling::NotYet,
+        if crate::fault!("expiry_wakes_nobody") || !wakes {
+            return Ruling::NotYet;
         }
+        // The own place too: whoever does not refresh it in time stands nowhere after it lapsed.
+        let until = stand.iter().map(|member| member.until).fold(mine.until, BootTime::min);
+        Ruling::NotBefore(until)
+    }
+
+    fn lapses(&self) -> impl Iterator<Item = BootTime> {
+        let members = self.members.iter().map(|member| member.until);
+        members.chain(self.shut.iter().map(|shut| shut.until))
     }
 
     fn next_lapse(&self, now: BootTime) -> Ruling {
-        let members = self.members.iter().map(|member| member.until);
-        let all = members.chain(self.shut.iter().map(|shut| shut.until));
-        match all.min() {
-            Some(until) if until <= now => Ruling::Ready,
-            Some(until) => Ruling::NotBefore(until),
-            None => Ruling::NotYet,
-        }
+        let next = self.lapses().filter(|until| *until > now).min();
+        next.map_or(Ruling::NotYet, Ruling::NotBefore)
+    }
+
+    /// The version once what has run out is swept. Looking sweeps nothing: by the bare version, who looked at
+    /// a line with a dead holder would be told of that same expiry again and again.
+    fn version_at(&self, now: BootTime) -> u64 {
+        self.version + self.lapses().map(|until| u64::from(until <= now)).sum::<u64>()
     }
 
     /// The line as people look at it, without what has run out.
@@ -530,7 +577,7 @@ impl Line {
             holders: holders.into_iter().map(|member| member.entry(now)).collect(),
             waiters: waiters.into_iter().map(|member| member.entry(now)).collect(),
             closed: shut.map(|shut| shut.closure(now)),
-            cursor: Watch::Any(self.version).cursor(),
+            cursor: Watch::Any(self.version_at(now)).cursor(),
             server_time: Some(at.wall),
         }
     }

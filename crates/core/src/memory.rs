@@ -36,6 +36,9 @@ struct Inner {
     lines: BTreeMap<LockName, Slot>,
     counter: Counter,
     steps: u64,
+    /// The highest version that a forgotten line had. A line that comes back goes on from here, so that no old
+    /// cursor takes it for unchanged.
+    forgotten: u64,
     marks: HashMap<(MarkKind, LockName, String), (Mark, BootTime, BootTime)>,
     records: BTreeMap<RecordId, (Record, BootTime)>,
 }
@@ -46,10 +49,13 @@ struct Slot {
 }
 
 impl Slot {
-    /// Versions go on from the steps taken so far, so that a line which was dropped and came back is never
-    /// taken for unchanged.
-    fn new(steps: u64) -> Self {
-        Self { line: Line { version: steps, ..Line::default() }, moved: Arc::default() }
+    fn new(version: u64) -> Self {
+        Self { line: Line { version, ..Line::default() }, moved: Arc::default() }
+    }
+
+    /// Nothing is in it, and nobody waits on it.
+    fn is_idle(&self) -> bool {
+        self.line.is_empty() && Arc::strong_count(&self.moved) == 1
     }
 }
 
@@ -85,15 +91,15 @@ impl MemoryStore {
         if inner.steps.is_multiple_of(SWEEP_EVERY) {
             inner.sweep(at.boot);
         }
-        let steps = inner.steps;
-        let slot = inner.lines.entry(name.clone()).or_insert_with(|| Slot::new(steps));
+        let slot = inner.lines.entry(name.clone()).or_insert_with(|| Slot::new(inner.forgotten));
         let before = slot.line.version;
         slot.line.sweep(at.boot, |_| false);
         let answer = step(at, &mut slot.line, &mut inner.counter);
         if slot.line.version != before {
             slot.moved.notify_waiters();
         }
-        if slot.line.is_empty() && Arc::strong_count(&slot.moved) == 1 {
+        if slot.is_idle() {
+            inner.forgotten = inner.forgotten.max(slot.line.version);
             inner.lines.remove(name);
         }
         answer
@@ -108,7 +114,11 @@ impl Inner {
             if slot.line.version != before {
                 slot.moved.notify_waiters();
             }
-            !slot.line.is_empty() || Arc::strong_count(&slot.moved) > 1
+            let idle = slot.is_idle();
+            if idle {
+                self.forgotten = self.forgotten.max(slot.line.version);
+            }
+            !idle
         });
         self.marks.retain(|_, (_, _, until)| *until > now);
     }
@@ -142,10 +152,9 @@ impl Store for MemoryStore {
         let Some(watch) = Watch::parse(since) else { return Ok(()) };
         let moved = {
             let mut inner = self.lock();
-            let steps = inner.steps;
-            // A slot for a name without claims stands only while somebody waits on it: `version` 0 is what an
-            // absent one is looked at as.
-            let absent = || Slot::new(if watch == Watch::Any(0) { 0 } else { steps });
+            let inner = &mut *inner;
+            // A slot for a name without claims stands only while somebody waits on it.
+            let absent = || Slot::new(inner.forgotten);
             inner.lines.entry(name.clone()).or_insert_with(absent).moved.clone()
         };
         loop {
@@ -183,7 +192,7 @@ impl Store for MemoryStore {
     async fn inspect(&self, name: &LockName) -> Result<Snapshot> {
         let at = self.moment();
         let inner = self.lock();
-        let empty = Line::default();
+        let empty = Line { version: inner.forgotten, ..Line::default() };
         Ok(inner.lines.get(name).map_or(&empty, |slot| &slot.line).snapshot(at, name))
     }
 
