@@ -1,0 +1,181 @@
+//! Runs the cases as tests of their own, and lists what was skipped and why.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use leasehold_core::Capabilities;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::bench::{Bench, Factory, factory};
+use crate::cases::{self, Case};
+use crate::need::Offer;
+use crate::watched::OpenCalls;
+use crate::{Check, Failure, LINES, Subject};
+
+/// After this a case counts as hung. It bounds what a broken store costs, and measures nothing.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+type Override = Arc<dyn Fn(Capabilities) -> Capabilities + Send + Sync>;
+
+/// The suite for one store.
+pub struct Suite {
+    name: String,
+    factory: Factory,
+    really: Override,
+    broken: Vec<(&'static str, &'static str)>,
+}
+
+impl Suite {
+    /// The suite for the store of this name.
+    #[must_use]
+    pub fn new(name: &str, subject: impl Subject) -> Self {
+        let (name, factory) = (name.to_owned(), factory(subject));
+        Self { name, factory, really: Arc::new(|told| told), broken: Vec::new() }
+    }
+
+    /// Corrects what the store says it can do, for a server that is known to be broken. It chooses the cases;
+    /// the store itself goes on saying what it says.
+    #[must_use]
+    pub fn really(mut self, really: impl Fn(Capabilities) -> Capabilities + Send + Sync + 'static) -> Self {
+        self.really = Arc::new(really);
+        self
+    }
+
+    /// Skips a case, for a reason that is printed with it.
+    #[must_use]
+    pub fn known_broken(mut self, case: &'static str, why: &'static str) -> Self {
+        self.broken.push((case, why));
+        self
+    }
+
+    /// Runs what the arguments of the program ask for: what `cargo test` and nextest pass, or `--skipped` to
+    /// print what is skipped and why.
+    #[must_use]
+    pub fn main(self) -> ExitCode {
+        let skipped_only = std::env::args().any(|argument| argument == "--skipped");
+        let offer = match probe(&self.factory) {
+            Ok(offer) => offer,
+            // Every case would fail for this reason, and says so itself.
+            Err(failure) => return self.fail_all(&failure),
+        };
+        let capabilities = (self.really)(offer.capabilities);
+        let offer = Offer { capabilities, ..offer };
+        let skips = self.skips(&offer);
+        let table = table(&self.name, &skips);
+        if skipped_only {
+            print!("{table}");
+            return ExitCode::SUCCESS;
+        }
+        let arguments = Arguments::from_args();
+        // One case of many under nextest: the table would be printed for each.
+        let quiet = arguments.list || arguments.exact;
+        let trials = skips.into_iter().map(|(case, skipped)| {
+            let factory = Arc::clone(&self.factory);
+            let run = move || match skipped {
+                Some(why) => {
+                    eprintln!("skipped: {why}");
+                    Ok(())
+                }
+                None => run(case, factory).map_err(Failed::from),
+            };
+            Trial::test(case.name, run).with_ignored_flag(skipped.is_some())
+        });
+        let conclusion = libtest_mimic::run(&arguments, trials.collect());
+        if !quiet {
+            eprint!("{table}");
+        }
+        conclusion.exit_code()
+    }
+
+    fn skips(&self, offer: &Offer) -> Vec<(&'static Case, Option<&'static str>)> {
+        let why = |case: &Case| {
+            let broken = self.broken.iter().find(|(name, _)| *name == case.name).map(|(_, why)| *why);
+            broken.or_else(|| case.needs.iter().find_map(|need| need.unmet(offer)))
+        };
+        cases::all().map(|case| (case, why(case))).collect()
+    }
+
+    fn fail_all(&self, failure: &Failure) -> ExitCode {
+        let trials = cases::all().map(|case| {
+            let failure = failure.to_string();
+            Trial::test(case.name, move || Err(Failed::from(failure)))
+        });
+        libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+    }
+}
+
+impl std::fmt::Debug for Suite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, factory: _, really: _, broken } = self;
+        f.debug_struct("Suite").field("name", name).field("broken", broken).finish_non_exhaustive()
+    }
+}
+
+/// What the store offers, asked of one that is thrown away.
+fn probe(factory: &Factory) -> Check<Offer> {
+    let factory = Arc::clone(factory);
+    let probing =
+        move |calls: OpenCalls| runtime_for(async move { Ok(Bench::set_up(&factory, &calls).await?.offer) });
+    on_own_thread("probe", probing)
+}
+
+fn run(case: &'static Case, factory: Factory) -> Check {
+    on_own_thread(case.name, move |calls| {
+        runtime_for(async move {
+            let bench = Bench::set_up(&factory, &calls).await?;
+            (case.run)(&bench).await
+        })
+    })
+}
+
+fn runtime_for<T>(future: impl Future<Output = Check<T>>) -> Check<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
+}
+
+/// Runs on a thread of its own, which is left behind when it hangs: also a store that blocks its thread must
+/// not hang the suite.
+fn on_own_thread<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce(OpenCalls) -> Check<T> + Send + 'static,
+) -> Check<T> {
+    let calls = OpenCalls::default();
+    let (done, end) = sync_channel(1);
+    let at_work = {
+        let calls = calls.clone();
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            // The other end is gone when the case has already counted as hung.
+            drop(done.send(work(calls)));
+        })?
+    };
+    match end.recv_timeout(DEADLINE) {
+        Ok(outcome) => outcome,
+        Err(RecvTimeoutError::Timeout) => {
+            Err(Failure::new(format!("hung for {DEADLINE:?}, {}", calls.tell())))
+        }
+        Err(RecvTimeoutError::Disconnected) => match at_work.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => Err(Failure::new("ended without an answer")),
+        },
+    }
+}
+
+/// What is skipped and why, and which lines of the contract are therefore not looked at.
+fn table(name: &str, skips: &[(&'static Case, Option<&'static str>)]) -> String {
+    let mut table = String::new();
+    let skipped: Vec<_> = skips.iter().filter_map(|(case, why)| Some((case.name, (*why)?))).collect();
+    let ran = skips.len() - skipped.len();
+    let mut say = |what: String| table.extend([what.as_str(), "\n"]);
+    say(format!("{name}: {ran} cases apply, {} are skipped", skipped.len()));
+    for (case, why) in &skipped {
+        say(format!("  {case}: {why}"));
+    }
+    for line in 1..=LINES {
+        let mut cases = skips.iter().filter(|(case, _)| case.line() == Some(line));
+        if cases.all(|(_, why)| why.is_some()) {
+            say(format!("  line {line} of the contract is not looked at"));
+        }
+    }
+    table
+}

@@ -1,0 +1,75 @@
+//! What joins the suite: a way to get a fresh, empty store for each case.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use leasehold_core::{Clock, Store};
+
+use crate::Check;
+
+/// A fresh, empty store for one case, and what else there is to test it with.
+pub struct Fixture {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) second: Option<Arc<dyn Store>>,
+    pub(crate) clock: Option<Clock>,
+    pub(crate) guard: Box<dyn Any + Send + Sync>,
+}
+
+impl Fixture {
+    /// A store that nobody else uses, without any claims.
+    #[must_use]
+    pub fn new(store: impl Store) -> Self {
+        Self { store: Arc::new(store), second: None, clock: None, guard: Box::new(()) }
+    }
+
+    /// Another client of the same store: another connection, as another process would have one. It may be
+    /// left out only where a store cannot have two.
+    #[must_use]
+    pub fn second(mut self, store: impl Store) -> Self {
+        self.second = Some(Arc::new(store));
+        self
+    }
+
+    /// The clock that the store, and its second client, judge by. Without one the suite waits for real time.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Whatever must live as long as the case, such as a directory that is removed when it is dropped.
+    #[must_use]
+    pub fn guard(mut self, guard: impl Any + Send + Sync) -> Self {
+        self.guard = Box::new(guard);
+        self
+    }
+}
+
+impl fmt::Debug for Fixture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { store, second, clock, guard: _ } = self;
+        let second = second.is_some();
+        f.debug_struct("Fixture")
+            .field("store", store)
+            .field("second", &second)
+            .field("clock", clock)
+            .finish()
+    }
+}
+
+/// A store under test. Any `async || Ok(Fixture::new(..))` is one.
+pub trait Subject: Send + Sync + 'static {
+    /// A fresh, empty store.
+    fn fresh(&self) -> impl Future<Output = Check<Fixture>>;
+}
+
+impl<F, Fut> Subject for F
+where
+    F: Fn() -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Check<Fixture>>,
+{
+    fn fresh(&self) -> impl Future<Output = Check<Fixture>> {
+        self()
+    }
+}
