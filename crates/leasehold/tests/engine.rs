@@ -1,43 +1,14 @@
 //! What the engine promises, over the store in memory.
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
+mod common;
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use leasehold::{
-    Clock, Error, Event, LeaseState, Leasehold, LostReason, MemoryStore, Observer, Outcome, Token,
-};
-
-const TTL: Duration = Duration::from_millis(600);
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-/// Waits until `done`, for at most 20 ttl.
-async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
-    let clock = Clock::system();
-    let deadline = clock.now().after(TTL * 20);
-    while !done().await {
-        assert!(clock.now() < deadline, "not within 20 ttl: {what}");
-        tokio::time::sleep(ms(2)).await;
-    }
-}
-
-#[derive(Debug, Default)]
-struct Log(Mutex<Vec<Event>>);
-
-impl Observer for Log {
-    fn on(&self, event: &Event) {
-        self.0.lock().unwrap().push(event.clone());
-    }
-}
-
-impl Log {
-    fn count(&self, wanted: impl Fn(&Event) -> bool) -> usize {
-        self.0.lock().unwrap().iter().filter(|event| wanted(event)).count()
-    }
-}
+use common::{Log, TTL, ms, until};
+use leasehold::{Clock, Error, Event, LeaseState, Leasehold, LostReason, MemoryStore, Outcome, Token};
 
 #[tokio::test]
 async fn one_has_it_and_the_others_hear_who() {

@@ -17,7 +17,7 @@ const MOST_PASSWORD_BYTES: usize = 4096;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreChoice {
-    /// Its URL; printing it shows no password.
+    /// Its URL, with its password; printing it shows none.
     pub url: StoreUrl,
     /// The `[stores.*]` table that it comes from, if one.
     pub name: Option<String>,
@@ -25,16 +25,9 @@ pub struct StoreChoice {
     pub origin: Origin,
     /// The longest silence to accept from it.
     pub timeout: Setting<Duration>,
-    text: Secret,
 }
 
 impl StoreChoice {
-    /// The URL as text, with its password: for connecting, never for showing.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        self.text.expose()
-    }
-
     /// Whether nobody chose a store, so that it is the file of this machine.
     #[must_use]
     pub fn is_default(&self) -> bool {
@@ -72,23 +65,21 @@ impl Config {
         }
         let mut url: StoreUrl =
             value.parse().map_err(ConfigError::from).map_err(|error| said_by(&origin, error))?;
-        let text = self.settle(&mut url, value)?;
-        Ok(StoreChoice { url, name: None, timeout: self.timeout(None)?, origin, text: Secret::new(text) })
+        self.settle(&mut url)?;
+        Ok(StoreChoice { url, name: None, timeout: self.timeout(None)?, origin })
     }
 
     /// `sqlite:` alone means the default file.
-    fn settle(&self, url: &mut StoreUrl, text: String) -> Result<String, ConfigError> {
-        if url.scheme != Scheme::Sqlite || !url.path.is_empty() {
-            return Ok(text);
+    fn settle(&self, url: &mut StoreUrl) -> Result<(), ConfigError> {
+        if url.scheme == Scheme::Sqlite && url.path.is_empty() {
+            let path = self.database.clone()?;
+            let Some(path) = path.to_str() else {
+                return Err(ConfigError::new(format!("the path {} is not UTF-8 text", path.display()))
+                    .help("set LEASEHOLD_STORE, for example sqlite:/var/lib/app/locks.db"));
+            };
+            url.path = path.to_owned();
         }
-        let path = self.database.clone()?;
-        let Some(path) = path.to_str() else {
-            return Err(ConfigError::new(format!("the path {} is not UTF-8 text", path.display()))
-                .help("set LEASEHOLD_STORE, for example sqlite:/var/lib/app/locks.db"));
-        };
-        let options = text.split_once('?').map_or_else(String::new, |(_, options)| format!("?{options}"));
-        url.path = path.to_owned();
-        Ok(format!("sqlite:{}{options}", encode(path, b"/")))
+        Ok(())
     }
 
     fn store_text(&self, name: Option<&str>) -> Setting<String> {
@@ -125,21 +116,18 @@ impl Config {
     ) -> Result<StoreChoice, ConfigError> {
         let mut url: StoreUrl = table.url.parse().map_err(ConfigError::from)?;
         let timeout = self.timeout(Some((name, file, table)))?;
-        let text = match password(table).map_err(|error| {
-            let shown = file.path.display();
-            said_by(&format_args!("{shown} [stores.{name}]"), error)
-        })? {
-            None => self.settle(&mut url, table.url.clone())?,
-            Some(password) => {
-                let text = with_password(&table.url, &password).ok_or_else(|| {
-                    let message = format!("{}: takes no password", url.scheme.as_str());
-                    ConfigError::new(message).code(Code::URL).help("leave the password out")
-                })?;
-                url = text.parse().map_err(ConfigError::from)?;
-                text
+        let shown = file.path.display();
+        let password = password(table)
+            .map_err(|error| said_by(&format_args!("{shown} [stores.{name}]"), error))?;
+        if password.is_some() {
+            if url.hosts.is_empty() {
+                let message = format!("{shown} [stores.{name}]: {}: takes no password", url.scheme.as_str());
+                return Err(ConfigError::new(message).code(Code::URL).help("leave the password out"));
             }
-        };
-        Ok(StoreChoice { url, name: Some(name.to_owned()), origin, timeout, text: Secret::new(text) })
+            url.password = password;
+        }
+        self.settle(&mut url)?;
+        Ok(StoreChoice { url, name: Some(name.to_owned()), origin, timeout })
     }
 
     fn timeout(&self, table: Option<(&str, &File, &StoreTable)>) -> Result<Setting<Duration>, ConfigError> {
@@ -166,7 +154,7 @@ impl Config {
 }
 
 /// The password of a table, from wherever it says.
-fn password(table: &StoreTable) -> Result<Option<String>, ConfigError> {
+fn password(table: &StoreTable) -> Result<Option<Secret>, ConfigError> {
     if let Some(path) = &table.password_file {
         let text = std::fs::read_to_string(path).map_err(|error| {
             ConfigError::new(format!("cannot read password_file {}: {error}", path.display()))
@@ -178,36 +166,11 @@ fn password(table: &StoreTable) -> Result<Option<String>, ConfigError> {
             let message = format!("password_file {} does not hold one line of text", path.display());
             return Err(ConfigError::new(message));
         }
-        return Ok(Some(text.to_owned()));
+        return Ok(Some(Secret::new(text)));
     }
     let Some(variable) = &table.password_env else { return Ok(None) };
     match std::env::var(variable) {
-        Ok(text) if !text.is_empty() => Ok(Some(text)),
+        Ok(text) if !text.is_empty() => Ok(Some(Secret::new(text))),
         _ => Err(ConfigError::new(format!("password_env: the variable {variable} is not set"))),
     }
-}
-
-/// The URL with a password put in; `None` where none can stand.
-fn with_password(url: &str, password: &str) -> Option<String> {
-    let (scheme, rest) = url.split_once("://")?;
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, tail) = rest.split_at(end);
-    let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-    if hosts.is_empty() {
-        return None;
-    }
-    Some(format!("{scheme}://{user}:{}@{hosts}{tail}", encode(password, b"")))
-}
-
-/// Writes all but letters, digits, `-._~` and `kept` as `%..`.
-fn encode(text: &str, kept: &[u8]) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || kept.contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
 }

@@ -1,0 +1,197 @@
+//! What the engine does when the store fails, is silent, or loses its answers.
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Log, Mood, Moody, TTL, ms, until};
+use leasehold::{Clock, Error, Event, LeaseState, Leasehold, LostReason, Op};
+use leasehold_core::{Leave, Store};
+
+/// More often than any test asks.
+const ALWAYS: u32 = u32::MAX;
+
+fn client() -> (Arc<Moody>, Arc<Log>, Leasehold) {
+    let (store, log) = (Arc::new(Moody::new()), Arc::new(Log::default()));
+    let builder = Leasehold::builder().timeout(TTL).observer(log.clone());
+    (store.clone(), log, builder.store(store))
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_cured_by_asking_again_with_the_same_id() {
+    let (store, _, client) = client();
+    store.be(Op::Claim, Mood::Lose, 3);
+    let lease = client.lock("x").acquire().await.unwrap();
+    let snapshot = client.inspect("x").await.unwrap();
+    assert_eq!(snapshot.holders.len(), 1);
+    assert_eq!(snapshot.holders[0].token, Some(lease.token()), "it is the one that was granted first");
+    assert!(snapshot.waiters.is_empty());
+    store.be(Op::Release, Mood::Lose, 2);
+    lease.release().await.expect("the first try succeeded, though its answer was lost");
+}
+
+#[tokio::test]
+async fn a_store_that_fails_for_longer_than_the_timeout_is_an_error_and_nothing_is_left() {
+    let (store, _, client) = client();
+    for mood in [Mood::Refuse, Mood::Lose, Mood::Hang] {
+        store.be(Op::Claim, mood, ALWAYS);
+        let clock = Clock::system();
+        let started = clock.now();
+        let error = client.lock("x").acquire().await.unwrap_err();
+        assert!(matches!(error, Error::Store(_)), "{mood:?}: {error}");
+        assert_eq!(error.outcome_unknown(), mood != Mood::Refuse, "{mood:?}");
+        assert!(clock.now().since(started) >= TTL, "not before its time");
+        until("what was granted unseen is given back", async || {
+            client.inspect("x").await.unwrap().holders.is_empty()
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_ends_while_the_store_is_silent_says_that_and_not_busy() {
+    let (store, _, client) = client();
+    store.be(Op::Claim, Mood::Refuse, ALWAYS);
+    let error = client.lock("x").acquire_within(TTL / 3).await.unwrap_err();
+    assert!(matches!(error, Error::Store(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_wait_is_a_hard_bound_also_when_the_store_hangs() {
+    let (store, _, client) = client();
+    let _held = client.lock("x").acquire().await.unwrap();
+    store.be(Op::Inspect, Mood::Hang, ALWAYS);
+    let clock = Clock::system();
+    let started = clock.now();
+    let error = client.lock("x").acquire_within(ms(100)).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    assert!(clock.now().since(started) < ms(100) + Duration::from_secs(2), "the promised bound");
+}
+
+#[tokio::test]
+async fn renewals_that_fail_for_a_while_cost_nothing() {
+    let (store, log, client) = client();
+    let lease = client.lock("x").ttl(TTL).acquire().await.unwrap();
+    for mood in [Mood::Refuse, Mood::Lose, Mood::Hang] {
+        let before = log.count(|event| matches!(event, Event::RenewalFailed { .. }));
+        store.be(Op::Renew, mood, 1);
+        until("a renewal fails", async || {
+            log.count(|event| matches!(event, Event::RenewalFailed { .. })) > before
+        })
+        .await;
+        let good = log.count(|event| matches!(event, Event::Renewed { .. }));
+        until("and the next succeeds", async || {
+            log.count(|event| matches!(event, Event::Renewed { .. })) > good
+        })
+        .await;
+        assert_eq!(lease.state(), LeaseState::Held, "{mood:?}");
+    }
+    assert_eq!(log.count(|event| matches!(event, Event::Lost { .. })), 0);
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn renewals_that_fail_for_good_endanger_the_lease_and_then_lose_it_before_its_end() {
+    let (store, log, client) = client();
+    let clock = Clock::system();
+    let asked = clock.now();
+    let lease = client.lock("x").ttl(TTL).grace(TTL / 4).acquire().await.unwrap();
+    store.be(Op::Renew, Mood::Refuse, ALWAYS);
+    lease.endangered().await;
+    assert_eq!(lease.state(), LeaseState::Endangered);
+    lease.check().expect("it still holds");
+    let lost = lease.lost().await;
+    assert_eq!(lost.reason, LostReason::Expired);
+    assert!(clock.now().since(asked) <= TTL * 2, "told in time");
+    until("everybody is told", async || log.count(|event| matches!(event, Event::Lost { .. })) > 0).await;
+    assert_eq!(log.count(|event| matches!(event, Event::Endangered { .. })), 1, "told once");
+    // The store comes back and would renew it: too late.
+    store.be(Op::Renew, Mood::Fine, 0);
+    assert!(lease.check().is_err());
+    assert!(lease.ensure(ms(1)).await.is_err());
+    assert_eq!(log.count(|event| matches!(event, Event::Lost { .. })), 1, "told once");
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_end_brings_nothing_back() {
+    let (store, _, _) = client();
+    let clock = Clock::system();
+    let client = Leasehold::builder().clock(clock.clone()).store(store.clone());
+    let lease = client.lock("x").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    store.be(Op::Renew, Mood::Hang, ALWAYS);
+    let ensured = lease.ensure(Duration::from_secs(60));
+    clock.advance(Duration::from_secs(59) + ms(500));
+    store.be(Op::Renew, Mood::Fine, 0);
+    assert!(ensured.await.is_err());
+    assert!(lease.check().is_err());
+}
+
+#[tokio::test]
+async fn validity_counts_from_before_the_request_was_sent() {
+    let (store, _, client) = client();
+    // The store executes the claim and the answer is lost: it repeats the grant with what is left of it.
+    store.be(Op::Claim, Mood::Lose, 4);
+    let clock = Clock::system();
+    let asked = clock.now();
+    let lease = client.lock("x").ttl(Duration::from_secs(2)).acquire().await.unwrap();
+    let promised = lease.remaining() + clock.now().since(asked);
+    let snapshot = store.inner.inspect(lease.name()).await.unwrap();
+    assert!(lease.remaining() < snapshot.holders[0].left, "it ends before the store lets others in");
+    assert!(promised <= Duration::from_secs(2), "counted from the first time it was asked");
+    drop(lease);
+}
+
+#[tokio::test]
+async fn a_lease_that_the_store_no_longer_knows_is_lost_at_the_next_renewal() {
+    let (store, _, client) = client();
+    let lease = client.lock("x").ttl(TTL).acquire().await.unwrap();
+    let id = store.inner.inspect(lease.name()).await.unwrap().holders[0].id;
+    store.inner.release(lease.name(), id, Leave::Open).await.unwrap();
+    assert_eq!(lease.lost().await.reason, LostReason::StoreForgot);
+    assert!(matches!(lease.release().await, Err(Error::Lost(_))));
+}
+
+#[tokio::test]
+async fn a_release_of_what_somebody_else_ended_says_so() {
+    let (store, _, client) = client();
+    let lease = client.lock("x").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    let id = store.inner.inspect(lease.name()).await.unwrap().holders[0].id;
+    store.inner.release(lease.name(), id, Leave::Open).await.unwrap();
+    assert!(matches!(lease.release().await, Err(Error::Lost(_))));
+}
+
+#[tokio::test]
+async fn a_release_that_is_not_answered_goes_on_in_the_background() {
+    let (store, log, client) = client();
+    let lease = client.lock("x").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    store.be(Op::Release, Mood::Refuse, ALWAYS);
+    assert!(matches!(lease.release().await, Err(Error::Store(_))));
+    assert_eq!(log.count(|event| matches!(event, Event::ReleaseFailed { .. })), 1, "told once");
+    store.be(Op::Release, Mood::Fine, 0);
+    until("it is given back", async || client.inspect("x").await.unwrap().holders.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_grant_that_nobody_takes_lapses() {
+    let (store, _, client) = client();
+    let lock = client.lock("x").ttl(TTL);
+    let mut future = std::pin::pin!(lock.acquire());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(future.as_mut().poll(&mut context).is_pending());
+    // It is granted, but the future is never polled again: it must not be renewed.
+    let held = async || !store.inner.inspect(&"x".parse_name()).await.unwrap().holders.is_empty();
+    until("it is granted", held).await;
+    until("it lapses", async || !held().await).await;
+}
+
+trait ParseName {
+    fn parse_name(&self) -> leasehold::LockName;
+}
+
+impl ParseName for str {
+    fn parse_name(&self) -> leasehold::LockName {
+        leasehold::LockName::parse(self).unwrap()
+    }
+}
