@@ -1,10 +1,175 @@
 //! `cargo xtask prove`: the long form of a test, or a measurement, with everything that its result hangs on.
 
+mod cold;
+mod conformance;
+mod harness;
+mod machine;
+mod overhead;
+mod samples;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
+
 use crate::Result;
+use crate::workspace::Workspace;
 
+/// Closes the help.
+const MORE: &str = "\
+Each proof says first which commit, date, seed and machine it is about, and appends all that it says to \
+target/xtask/prove-<part>.txt. It fails when what it measured is outside its bounds. Run nothing else meanwhile: \
+what is measured is the whole machine.";
+
+/// One proof.
+struct Part {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&mut Proof) -> Result<bool>,
+}
+
+const PARTS: &[Part] = &[
+    Part {
+        name: "conformance",
+        about: "Ten times as many random operations on each store",
+        run: conformance::run,
+    },
+    Part { name: "fight", about: "200 processes fight for one lock in an SQLite file", run: harness::fight },
+    Part {
+        name: "handover",
+        about: "How long a lease takes from one process to the next",
+        run: harness::handover,
+    },
+    Part {
+        name: "overhead",
+        about: "What `leasehold run` adds to a command, in time and memory",
+        run: overhead::run,
+    },
+    Part {
+        name: "cold",
+        about: "From a fresh clone, with an empty cargo home, to the first success",
+        run: cold::run,
+    },
+];
+
+/// Runs the long form of a test, or measures something, and writes the result down.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+#[command(after_long_help = MORE)]
+pub(crate) struct Args {
+    /// What to prove
+    #[arg(value_name = "PART", value_parser = names().map(|name| name))]
+    part: String,
+    /// For how long, where it can be chosen
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+    /// From what random choices start, to repeat a result
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+}
 
-pub(crate) fn run(_args: &Args) -> Result<bool> {
-    Ok(true)
+fn names() -> PossibleValuesParser {
+    PARTS.iter().map(|part| PossibleValue::new(part.name).help(part.about)).collect::<Vec<_>>().into()
+}
+
+pub(crate) fn run(args: &Args) -> Result<bool> {
+    let Args { part, seconds, seed } = args;
+    let part = PARTS.iter().find(|one| one.name == part).ok_or("there is no such proof")?;
+    let workspace = Workspace::load(false)?;
+    let folder = workspace.target_directory.join("xtask");
+    std::fs::create_dir_all(&folder)?;
+    let path = folder.join(format!("prove-{}.txt", part.name));
+    let file = File::options().create(true).append(true).open(&path)?;
+    // Different each time unless it is given: a proof is repeated to find what the last one did not.
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    let mut proof = Proof { workspace, file, seconds: *seconds, seed };
+    proof.say(&format!("== {}: {}", part.name, part.about))?;
+    for line in machine::describe(&proof.workspace.workspace_root, seed) {
+        proof.say(&line)?;
+    }
+    let good = match (part.run)(&mut proof) {
+        Ok(good) => good,
+        Err(error) => {
+            proof.say(&format!("error: {error}"))?;
+            false
+        }
+    };
+    proof.say(if good { "result     good\n" } else { "result     BAD\n" })?;
+    println!("written to {}", proof.workspace.short(&path).display());
+    Ok(good)
+}
+
+/// A proof under way.
+struct Proof {
+    workspace: Workspace,
+    file: File,
+    seconds: Option<u64>,
+    seed: u64,
+}
+
+impl Proof {
+    /// Says a line, and writes it down.
+    fn say(&mut self, line: &str) -> Result<()> {
+        println!("{line}");
+        Ok(writeln!(self.file, "{line}")?)
+    }
+
+    fn root(&self) -> &Path {
+        &self.workspace.workspace_root
+    }
+
+    /// Runs a command; what it says on its standard output is part of the result.
+    fn run(&mut self, command: &mut Command) -> Result<bool> {
+        let mut child =
+            command.current_dir(self.root()).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        if let Some(output) = child.stdout.take() {
+            for line in BufReader::new(output).lines() {
+                self.say(&line?)?;
+            }
+        }
+        Ok(child.wait()?.success())
+    }
+
+    /// Builds a program for release, and says where it is.
+    fn build(&self, package: &str, program: &str) -> Result<PathBuf> {
+        if self
+            .workspace
+            .member(package)
+            .is_none_or(|package| package.targets("bin").all(|bin| bin.name != program))
+        {
+            return Err(format!("{package} has no program {program}").into());
+        }
+        let mut cargo = Command::new("cargo");
+        cargo.args(["build", "--quiet", "--release", "-p", package, "--bin", program]);
+        if !cargo.current_dir(self.root()).stdin(Stdio::null()).status()?.success() {
+            return Err(format!("{package} does not build").into());
+        }
+        Ok(self.workspace.target_directory.join("release").join(program))
+    }
+}
+
+/// The settings of whoever proves something, which must not count.
+fn own_settings() -> impl Iterator<Item = OsString> {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    names.filter(|name| name.to_string_lossy().starts_with("LEASEHOLD_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_command_says_is_written_down() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.txt");
+        let file = File::create(&path).unwrap();
+        let workspace = Workspace::load(false).unwrap();
+        let mut proof = Proof { workspace, file, seconds: None, seed: 1 };
+        assert!(proof.run(Command::new("sh").args(["-c", "echo one; echo two"])).unwrap());
+        assert!(!proof.run(&mut Command::new("false")).unwrap());
+        assert!(proof.build("leasehold-core", "nothing").is_err());
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "one\ntwo\n");
+    }
 }

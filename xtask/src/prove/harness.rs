@@ -1,0 +1,27 @@
+//! The proofs `fight` and `handover`: programs of the harness, which fights with real processes.
+
+use std::process::Command;
+
+use super::Proof;
+use crate::Result;
+
+const HARNESS: &str = "leasehold-harness";
+
+pub(super) fn fight(proof: &mut Proof) -> Result<bool> {
+    program(proof, "fight", &["--processes", "200"], 60)
+}
+
+pub(super) fn handover(proof: &mut Proof) -> Result<bool> {
+    program(proof, "handover", &[], 30)
+}
+
+fn program(proof: &mut Proof, name: &str, args: &[&str], seconds: u64) -> Result<bool> {
+    let program = proof.build(HARNESS, name)?;
+    // It starts the command itself, and finds it beside its own file.
+    proof.build("leasehold-cli", "leasehold")?;
+    let seconds = proof.seconds.unwrap_or(seconds).to_string();
+    let seed = proof.seed.to_string();
+    let mut command = Command::new(program);
+    command.args(args).args(["--seconds", &seconds, "--seed", &seed]);
+    proof.run(&mut command)
+}
