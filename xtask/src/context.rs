@@ -102,12 +102,19 @@ impl<'a> Session<'a> {
 
     /// Keeps the end of what a command said as a problem, with the line to run it again.
     pub(crate) fn fail(&mut self, line: &Line, why: &str, output: &str) {
-        let lines: Vec<String> = output.lines().map(tally::plain).collect();
+        let lines = output.lines().map(tally::plain).filter(|line| !is_progress(line));
+        let lines: Vec<String> = lines.collect();
         let tail = &lines[lines.len().saturating_sub(TAIL)..];
         let rerun =
             format!("to run it again:\n  {line}\nall that it said is in {}", self.log_path().display());
         self.problems.push(format!("{}\n{why}{rerun}", tail.join("\n")));
     }
+}
+
+/// Whether a line only says what cargo is about to do.
+fn is_progress(line: &str) -> bool {
+    let words = ["Compiling", "Checking", "Documenting", "Downloading", "Downloaded", "Fresh", "Blocking"];
+    words.iter().any(|word| line.trim_start().starts_with(word))
 }
 
 /// A duration as the tables show it.

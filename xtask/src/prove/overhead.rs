@@ -58,11 +58,7 @@ impl Bench {
 
     /// Nothing of whoever measures must count: neither their settings nor their terminal.
     fn alone(&self, command: &mut Command) {
-        for (name, _) in
-            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LEASEHOLD_"))
-        {
-            command.env_remove(name);
-        }
+        own_settings().for_each(|name| _ = command.env_remove(name));
         command.env("XDG_STATE_HOME", &self.folder).env("XDG_CONFIG_HOME", &self.folder);
         command.current_dir(&self.folder);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
