@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -79,24 +80,29 @@ async fn tasks_of_one_process_hand_a_lease_on_each_with_a_higher_token() {
 async fn hand_on_leaves_other_processes_their_turn() {
     // Two clients of one store are two processes to each other.
     let store = Arc::new(MemoryStore::new());
-    let busy = Leasehold::builder().store(store.clone());
+    let log = Arc::new(Log::default());
+    let busy = Leasehold::builder().observer(log.clone()).store(store.clone());
     let other = Leasehold::builder().store(store);
-    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let handed = || log.count(|event| matches!(event, Event::Released { handed_on: true, .. }));
+    let (ttl, stop) = (Duration::from_secs(60), Arc::new(AtomicBool::new(false)));
     let tasks: Vec<_> = (0..4)
         .map(|_| {
-            let (lock, stop) = (busy.lock("x").ttl(ms(5000)), stop.clone());
+            let (lock, stop) = (busy.lock("x").ttl(ttl), stop.clone());
             tokio::spawn(async move {
-                while !stop.load(std::sync::atomic::Ordering::SeqCst) {
-                    lock.run(async |_| tokio::time::sleep(ms(5)).await).await.unwrap();
+                while !stop.load(Ordering::SeqCst) {
+                    lock.run(async |_| tokio::time::sleep(ms(50)).await).await.unwrap();
                 }
             })
         })
         .collect();
     for _ in 0..3 {
-        let lease = other.lock("x").ttl(ms(5000)).acquire_within(ms(5000)).await.expect("its turn comes");
+        let before = handed();
+        until("they hand it on among themselves", async || handed() > before).await;
+        // Half a second of handing on, and the two seconds that anybody may cost.
+        let lease = other.lock("x").ttl(ttl).acquire_within(ms(2500)).await.expect("its turn comes");
         lease.release().await.unwrap();
     }
-    stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    stop.store(true, Ordering::SeqCst);
     for task in tasks {
         task.await.unwrap();
     }

@@ -117,8 +117,8 @@ impl Config {
         let mut url: StoreUrl = table.url.parse().map_err(ConfigError::from)?;
         let timeout = self.timeout(Some((name, file, table)))?;
         let shown = file.path.display();
-        let password = password(table)
-            .map_err(|error| said_by(&format_args!("{shown} [stores.{name}]"), error))?;
+        let password =
+            password(table).map_err(|error| said_by(&format_args!("{shown} [stores.{name}]"), error))?;
         if password.is_some() {
             if url.hosts.is_empty() {
                 let message = format!("{shown} [stores.{name}]: {}: takes no password", url.scheme.as_str());

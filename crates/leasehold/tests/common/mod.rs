@@ -51,6 +51,8 @@ pub enum Mood {
     Refuse,
     /// Executed, but the answer is lost.
     Lose,
+    /// Executed, but the answer takes so many milliseconds.
+    Late(u64),
     /// Never answers.
     Hang,
 }
@@ -60,11 +62,12 @@ pub enum Mood {
 pub struct Moody {
     pub inner: MemoryStore,
     moods: Mutex<Vec<(Op, Mood, u32)>>,
+    asked: Mutex<Vec<Op>>,
 }
 
 impl Moody {
     pub fn new() -> Self {
-        Self { inner: MemoryStore::new(), moods: Mutex::default() }
+        Self { inner: MemoryStore::new(), moods: Mutex::default(), asked: Mutex::default() }
     }
 
     /// From now on, for the next `times` calls.
@@ -74,7 +77,13 @@ impl Moody {
         moods.push((op, mood, times));
     }
 
+    /// How often it was asked.
+    pub fn asked(&self, op: Op) -> usize {
+        self.asked.lock().unwrap().iter().filter(|other| **other == op).count()
+    }
+
     fn mood(&self, op: Op) -> Mood {
+        self.asked.lock().unwrap().push(op);
         let mut moods = self.moods.lock().unwrap();
         match moods.iter_mut().find(|(other, _, times)| *other == op && *times > 0) {
             Some((_, mood, times)) => {
@@ -93,6 +102,11 @@ impl Moody {
             Mood::Lose => {
                 call.await?;
                 Err(error().unknown().into())
+            }
+            Mood::Late(millis) => {
+                let answer = call.await;
+                tokio::time::sleep(ms(millis)).await;
+                answer
             }
             Mood::Hang => std::future::pending().await,
         }
