@@ -6,8 +6,15 @@ use crate::Check;
 use crate::bench::Bench;
 use crate::need::Need;
 
+mod clocks;
+mod closures;
+mod drops;
 mod exclusion;
 mod idempotence;
+mod ledger;
+mod looking;
+mod places;
+mod renewal;
 mod tokens;
 mod trying;
 mod waits;
@@ -42,8 +49,20 @@ use cases;
 
 /// All of them.
 pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
-    let all: [&[Case]; _] =
-        [idempotence::CASES, trying::CASES, exclusion::CASES, tokens::CASES, waits::CASES];
+    let all: [&[Case]; _] = [
+        idempotence::CASES,
+        trying::CASES,
+        exclusion::CASES,
+        tokens::CASES,
+        waits::CASES,
+        renewal::CASES,
+        places::CASES,
+        clocks::CASES,
+        drops::CASES,
+        closures::CASES,
+        looking::CASES,
+        ledger::CASES,
+    ];
     all.into_iter().flatten()
 }
 

@@ -28,6 +28,7 @@
 
 mod bench;
 mod cases;
+mod chaos;
 mod client;
 mod failure;
 mod need;
@@ -38,6 +39,7 @@ mod watched;
 
 use std::process::ExitCode;
 
+pub use chaos::{Chaos, Mishap, Odds};
 pub use failure::{Check, Failure};
 pub use polls::drop_after;
 pub use runner::Suite;

@@ -68,7 +68,11 @@ impl Suite {
             print!("{table}");
             return ExitCode::SUCCESS;
         }
-        let arguments = Arguments::from_args();
+        let mut arguments = Arguments::from_args();
+        if offer.clock.is_none() {
+            // Cases that wait for real time do so together.
+            arguments.test_threads.get_or_insert(16);
+        }
         // One case of many under nextest: the table would be printed for each.
         let quiet = arguments.list || arguments.exact;
         let trials = skips.into_iter().map(|(case, skipped)| {

@@ -426,9 +426,9 @@ impl Line {
         let member = self.members.iter_mut().find(|member| member.id == id);
         let Some(Member { held: Some(held), until, renewed, ttl, note, .. }) = member else {
             if crate::fault!("renew_creates") {
-                self.forge(now, id, tenure);
+                return self.forge(at, id, tenure);
             }
-            if crate::fault!("renew_creates") || crate::fault!("renew_without_asking") {
+            if crate::fault!("renew_without_asking") {
                 return Renewal::Kept { ttl: TOMBSTONE_LIFE, server_time: Some(at.wall) };
             }
             return Renewal::Lost;
@@ -444,7 +444,8 @@ impl Line {
 
     /// What a renewal by "set with a ttl" does to a lease that is gone: only a [planted fault](crate::fault)
     /// comes here.
-    fn forge(&mut self, now: BootTime, id: ClaimId, tenure: &Tenure) {
+    fn forge(&mut self, at: Moment, id: ClaimId, tenure: &Tenure) -> Renewal {
+        let now = at.boot;
         self.members.push(Member {
             id,
             owner: Owner::default(),
@@ -466,6 +467,7 @@ impl Line {
             }),
             life: None,
         });
+        Renewal::Kept { ttl: TOMBSTONE_LIFE, server_time: Some(at.wall) }
     }
 
     /// Ends a claim, whether it holds, waits or is unknown. The line must have been [swept](Self::sweep).

@@ -16,6 +16,7 @@ super::cases! {
     c05_a_holder_hears_that_its_claim_is_gone [],
     c05_a_waiter_hears_that_its_claim_is_gone [Line],
     c05_who_looks_hears_of_a_change [],
+    c05_a_look_at_a_name_that_was_forgotten_is_out_of_date [Movable],
     c05_a_dropped_wait_misses_nothing [Line],
     c05_a_line_moves_without_any_time_passing [Line, Push],
     c05_nobody_is_woken_for_nothing [Line, Push],
@@ -143,6 +144,25 @@ async fn c05_who_looks_hears_of_a_change(bench: &Bench) -> Check {
     Ok(())
 }
 
+/// Versions of lines that are dropped when they are empty and made anew must not meet: a wait on an old one would
+/// never end.
+async fn c05_a_look_at_a_name_that_was_forgotten_is_out_of_date(bench: &Bench) -> Check {
+    let name = name("forgotten")?;
+    for steps in 0..6 {
+        let claim = bench.claim(&name);
+        bench.one.granted(&claim).await?;
+        let held = bench.two.inspect(&name).await?.cursor;
+        bench.one.give_back(&claim).await?;
+        bench.pass(Duration::from_secs(3600)).await;
+        for _ in 0..steps {
+            bench.one.end(&bench.claim(&name)).await?;
+            bench.pass(Duration::from_secs(3600)).await;
+        }
+        bench.soon("a wait on an old look", bench.two.changed(&name, &held)).await??;
+    }
+    Ok(())
+}
+
 async fn c05_a_dropped_wait_misses_nothing(bench: &Bench) -> Check {
     let name = name("dropped")?;
     let (holder, waiter) = (bench.claim(&name), bench.fifo(&name));
@@ -210,7 +230,7 @@ async fn c05_nobody_is_woken_for_nothing(bench: &Bench) -> Check {
 }
 
 /// Waits while time passes in small steps, until the wait ends; fails beyond the limit of what it may take.
-async fn ends_within(
+pub(super) async fn ends_within(
     bench: &Bench,
     what: &str,
     expected: Duration,
