@@ -107,7 +107,8 @@ impl<'a> Session<'a> {
         let tail = &lines[lines.len().saturating_sub(TAIL)..];
         let rerun =
             format!("to run it again:\n  {line}\nall that it said is in {}", self.log_path().display());
-        self.problems.push(format!("{}\n{why}{rerun}", tail.join("\n")));
+        let tail: String = tail.iter().map(|line| format!("{line}\n")).collect();
+        self.problems.push(format!("{tail}{why}{rerun}"));
     }
 }
 
