@@ -1,0 +1,218 @@
+//! The layout of the file: what it is, how it grows, and which programs may use it.
+
+use std::collections::BTreeSet;
+
+use leasehold_core::Code;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::fail::{Fail, Result};
+use crate::file::Identity;
+use crate::life::RunDir;
+use crate::time::{HostTime, boot_id, machine_id, to_sql};
+
+/// Marks the file as ours: `LHLD`.
+pub(crate) const APPLICATION_ID: i32 = 0x4c48_4c44;
+/// So far ahead of the last token, in microseconds, the durable mark is set: one commit that waits for the disk
+/// for each minute and a half of use.
+pub(crate) const HIGH_WATER_AHEAD: u64 = 90_000_000;
+
+/// One step of the layout.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// What leads to it from the step before.
+    pub(crate) sql: &'static str,
+    /// The lowest schema whose programs may go on using the file.
+    pub(crate) compatible: i64,
+}
+
+/// A layout: its steps so far. Its number is how many there are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Schema(pub(crate) &'static [Step]);
+
+impl Schema {
+    /// The layout of this version of the program.
+    pub(crate) const PRESENT: Self = Self(&[Step { sql: include_str!("schema.sql"), compatible: 1 }]);
+
+    pub(crate) fn number(self) -> i64 {
+        i64::try_from(self.0.len()).unwrap_or(i64::MAX)
+    }
+
+    /// Refuses a file whose layout this program would misread.
+    pub(crate) fn check(self, compatible: i64) -> Result<()> {
+        if compatible <= self.number() {
+            return Ok(());
+        }
+        let message =
+            format!("the file has the layout of schema {compatible}, this program knows {}", self.number());
+        Err(Fail::protocol(Code::NEWER_SCHEMA, message)
+            .help("a newer Leasehold uses this file: update this program too"))
+    }
+
+    /// Applies the steps that a file lacks. The caller holds the write lock.
+    fn climb(self, connection: &Connection) -> Result<()> {
+        let from: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        for step in self.0.iter().skip(from) {
+            connection.execute_batch(step.sql)?;
+            if from > 0 {
+                connection.execute("UPDATE state SET compatible = max(compatible, ?)", [step.compatible])?;
+            }
+        }
+        if from < self.0.len() {
+            connection.pragma_update(None, "user_version", self.number())?;
+        }
+        Ok(())
+    }
+
+    /// Fills an empty database that nobody else knows of yet.
+    pub(crate) fn fill(self, connection: &Connection, time: &HostTime, identity: Identity) -> Result<()> {
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+        self.climb(connection)?;
+        let compatible = self.0.last().map_or(0, |step| step.compatible);
+        let Identity { device, inode } = identity;
+        let high_water = to_sql(time.wall_micros().saturating_add(HIGH_WATER_AHEAD));
+        connection.execute(
+            "INSERT INTO state (one, id, compatible, machine, boot, device, inode, last, high_water)
+             VALUES (1, ?, ?, ?, ?, ?, ?, 0, ?)",
+            params![random_id()?, compatible, machine_id(), boot_id()?, device, inode, high_water],
+        )?;
+        // Pages that are already paid for: a release must work on a full disk.
+        connection.execute_batch(
+            "CREATE TABLE reserve (bytes BLOB) STRICT;
+             INSERT INTO reserve VALUES (zeroblob(65536));
+             DROP TABLE reserve;",
+        )?;
+        Ok(())
+    }
+}
+
+/// What an opened file says of itself.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) id: String,
+    schema: i64,
+    compatible: i64,
+    machine: String,
+    pub(crate) boot: String,
+    identity: Identity,
+}
+
+impl State {
+    pub(crate) fn read(connection: &Connection) -> Result<Self> {
+        let schema = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        let read = connection.query_row(
+            "SELECT id, compatible, machine, boot, device, inode FROM state",
+            [],
+            |row| {
+                let identity = Identity { device: row.get(4)?, inode: row.get(5)? };
+                let (id, compatible) = (row.get(0)?, row.get(1)?);
+                Ok(Self { id, schema, compatible, machine: row.get(2)?, boot: row.get(3)?, identity })
+            },
+        );
+        match read.optional() {
+            Ok(Some(state)) => Ok(state),
+            Ok(None) => Err(Fail::protocol(Code::CORRUPT, "the file does not say what it is")),
+            Err(error) if is_missing_table(&error) => {
+                Err(Fail::protocol(Code::FOREIGN, "the tables in the file are not Leasehold's")
+                    .because(error))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether nothing has to be done before the file is used.
+    pub(crate) fn is_current(&self, schema: Schema, boot: &str, identity: Identity) -> bool {
+        self.schema >= schema.number() && self.boot == boot && self.identity == identity
+    }
+
+    /// Brings a file of an older layout, of an earlier boot or from another place up to the present one. The
+    /// caller holds the write lock and commits durably.
+    pub(crate) fn bring_up(
+        self,
+        connection: &Connection,
+        schema: Schema,
+        time: &HostTime,
+        identity: Identity,
+        lives: &RunDir,
+    ) -> Result<()> {
+        schema.check(self.compatible)?;
+        let (boot, machine) = (boot_id()?, machine_id());
+        let told_apart = !machine.is_empty() && !self.machine.is_empty() && self.machine != machine;
+        if self.boot != boot && told_apart {
+            return Err(Fail::protocol(Code::OTHER_MACHINE, "the file is another machine's").help(
+                "a SQLite file locks one machine only: use a file of this machine's own; if this one was moved \
+                 here for good, remove it (its marks and history go with it)",
+            ));
+        }
+        if self.schema < schema.number() {
+            schema.climb(connection)?;
+        }
+        if self.boot != boot {
+            after_reboot(connection, time)?;
+        } else if self.identity != identity {
+            after_copy(connection, lives)?;
+        }
+        connection.execute(
+            "UPDATE state SET machine = ?, boot = ?, device = ?, inode = ?",
+            params![machine, boot, identity.device, identity.inode],
+        )?;
+        Ok(())
+    }
+}
+
+fn is_missing_table(error: &rusqlite::Error) -> bool {
+    // "no such table" and "no such column" have no code of their own.
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_ERROR)
+}
+
+/// A reboot ended every process, so every lease and place. Marks and closures go on by the wall clock, but never
+/// for longer than they were made for: a machine without a battery clock may boot in 1970.
+fn after_reboot(connection: &Connection, time: &HostTime) -> Result<()> {
+    let (now, wall) = (to_sql(time.now().as_nanos()), to_sql(time.wall_micros()));
+    connection.execute_batch("DELETE FROM member; DELETE FROM tombstone;")?;
+    for table in ["closure", "mark"] {
+        let left = "min(lasting, max(0, until_wall - ?2) * 1000)";
+        let sql = format!("UPDATE {table} SET until = ?1 + {left} WHERE until < {}", i64::MAX);
+        connection.execute(&sql, [now, wall])?;
+    }
+    for table in ["mark", "record"] {
+        let sql = format!("UPDATE {table} SET made = ?1 - max(0, ?2 - made_wall) * 1000");
+        connection.execute(&sql, [now, wall])?;
+    }
+    // With NORMAL a power cut may have taken the last commits, and the clock may be behind: only what was
+    // committed durably is sure to be at least the last token.
+    if !leasehold_core::fault!("sqlite_forgets_high_water") {
+        connection.execute("UPDATE state SET last = max(last, high_water)", [])?;
+    }
+    let ahead = to_sql(HIGH_WATER_AHEAD);
+    connection.execute("UPDATE state SET high_water = max(last, high_water, ?) + ?", [wall, ahead])?;
+    Ok(())
+}
+
+/// The file was copied or restored while this kernel ran: leases in it whose holders live are theirs, the others
+/// are from the past. Elsewhere a missing life is no proof of death, since somebody may have tidied up.
+fn after_copy(connection: &Connection, lives: &RunDir) -> Result<()> {
+    let mut query = connection.prepare("SELECT DISTINCT life FROM member")?;
+    let known = query.query_map([], |row| row.get::<_, Option<String>>(0))?;
+    let known: BTreeSet<Option<String>> = known.collect::<rusqlite::Result<_>>()?;
+    for life in known {
+        if !life.as_deref().is_some_and(|life| lives.is_alive(life)) {
+            connection.execute(
+                "INSERT OR REPLACE INTO tombstone (id, name, until)
+                 SELECT id, name, until FROM member WHERE life IS ? AND token IS NOT NULL",
+                [&life],
+            )?;
+            connection.execute("DELETE FROM member WHERE life IS ?", [&life])?;
+        }
+    }
+    Ok(())
+}
+
+/// Sixteen random characters.
+pub(crate) fn random_id() -> Result<String> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Fail::new(leasehold_core::StoreErrorKind::Unexpected, format!("no random bytes: {error}"))
+    })?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,68 @@
+//! The death of a holder frees its lease at once, and waiters of other processes are woken.
+
+use std::time::Duration;
+
+use leasehold_core::{Clock, Leave, State, Store, Turn};
+
+use crate::stage::{Player, claim, granted, open};
+
+#[tokio::test]
+async fn a_killed_holder_frees_its_lease_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("locks.db");
+    let store = open(&path);
+    let mut holder = Player::start("hold", &[path.to_str().unwrap()]);
+    holder.hear();
+    let mine = claim("a", Turn::Any);
+    let standing = store.claim(&mine).await.unwrap();
+    assert!(matches!(standing.state, State::Waiting { .. }));
+    let clock = Clock::system();
+    let (killed, waits) = (clock.now(), store.changed(&mine.name, &standing.cursor));
+    holder.kill();
+    tokio::time::timeout(Duration::from_secs(1), waits).await.unwrap().unwrap();
+    granted(&store.claim(&mine).await.unwrap());
+    let took = clock.now().since(killed);
+    assert!(took < Duration::from_millis(500), "{took:?}");
+    println!("freed after {took:?}");
+}
+
+#[tokio::test]
+async fn a_try_takes_the_lease_of_a_dead_holder() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("locks.db");
+    let store = open(&path);
+    let mut holder = Player::start("hold", &[path.to_str().unwrap()]);
+    let old: u64 = holder.hear().parse().unwrap();
+    let busy = store.claim(&claim("a", Turn::Now)).await.unwrap();
+    assert!(matches!(busy.state, State::Waiting { .. }));
+    holder.kill();
+    assert!(store.list("", None).await.unwrap().is_empty(), "the dead hold nothing");
+    let grant = granted(&store.claim(&claim("a", Turn::Now)).await.unwrap());
+    assert!(grant.token.get() > old);
+}
+
+#[tokio::test]
+async fn a_release_wakes_a_waiter_of_another_process() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("locks.db");
+    let store = open(&path);
+    let mut other = Player::start("ping", &[path.to_str().unwrap()]);
+    let clock = Clock::system();
+    let mut took = Vec::new();
+    for _ in 0..200 {
+        assert_eq!(other.hear(), "held");
+        let mine = claim("a", Turn::Fifo);
+        let standing = store.claim(&mine).await.unwrap();
+        let wait = store.changed(&mine.name, &standing.cursor);
+        other.tell("go");
+        tokio::time::timeout(Duration::from_secs(1), wait).await.expect("the release woke us").unwrap();
+        granted(&store.claim(&mine).await.unwrap());
+        let now = clock.now().as_nanos();
+        let released: u64 = other.hear().parse().unwrap();
+        took.push(Duration::from_nanos(now - released));
+        store.release(&mine.name, mine.id, Leave::Open).await.unwrap();
+    }
+    other.kill();
+    took.sort();
+    println!("woken and granted: median {:?}, longest {:?}", took[100], took[199]);
+}
