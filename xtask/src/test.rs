@@ -21,7 +21,7 @@ What a part says goes to target/xtask/<part>.log; of a part that fails the end i
 runs the failing command again. At the end stand the minutes of each part, their sum (over 35 minutes is a failure), \
 what did not run and why, and how many tests passed.
 
-Tests run through nextest where it is installed, else through cargo test.";
+Tests run through nextest where it is installed, else, or with XTASK_NO_NEXTEST=1, through cargo test.";
 
 /// Runs all tests, in parts.
 #[derive(Debug, clap::Args)]

@@ -51,7 +51,11 @@ pub(crate) const PARTS: &[Part] = &[
         run: unit::run,
     },
     Part { name: "conformance", about: "Each store against the numbered contract", run: conformance::run },
-    Part { name: "doctests", about: "The examples in the documentation", run: doctests::run },
+    Part {
+        name: "doctests",
+        about: "The examples in the documentation, and the programs in examples/",
+        run: doctests::run,
+    },
     Part {
         name: "servers",
         about: "Gets the tools and servers that tests use, without starting any service",
