@@ -10,7 +10,7 @@ use rustix::fs::Gid;
 pub(crate) struct Settings {
     /// The file, as an absolute path.
     pub(crate) path: PathBuf,
-    /// Whether nobody chose the path, so that we make its directories.
+    /// Whether it is where the file is when nobody says, so that we make its directories.
     pub(crate) by_default: bool,
     /// The group that shares it.
     pub(crate) group: Option<Group>,
@@ -31,8 +31,8 @@ impl Settings {
             return Err(wrong(format!("{url} is not the URL of a SQLite file"), "sqlite:/path/to/file"));
         }
         let group = options.get("group").map(|name| find_group(name)).transpose()?;
-        let by_default = path.is_empty();
-        let path = if by_default { default_path()? } else { PathBuf::from(path) };
+        let path = if path.is_empty() { default_path()? } else { PathBuf::from(path) };
+        let by_default = default_path().is_ok_and(|default| default == path);
         let directory = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         if directory || path.file_name().is_none() {
             return Err(wrong(format!("{url} names a directory"), "sqlite:/path/to/file"));

@@ -123,12 +123,12 @@ pub(crate) fn save(
     let version = to_sql(*version);
     // One row has to carry the line's version.
     let mut carried = after.version == before.version;
-    for gone in before.members.iter().filter(|old| !members.iter().any(|new| new.id == old.id)) {
+    for gone in before.members.iter().filter(|old| !members.iter().any(|new| is_same(old, new))) {
         let mut delete = connection.prepare_cached("DELETE FROM member WHERE name = ? AND place = ?")?;
         delete.execute(params![name.as_str(), to_sql(gone.place)])?;
     }
     for member in members {
-        match before.members.iter().find(|old| old.id == member.id) {
+        match before.members.iter().find(|old| is_same(old, member)) {
             None => insert(connection, name, version, member)?,
             Some(old) if old != member => update(connection, name, version, member)?,
             Some(_) => continue,
@@ -161,6 +161,14 @@ pub(crate) fn save(
         // An empty line has no version: whoever looked at it before sees that it is another one.
     }
     Ok(())
+}
+
+/// Whether it is the same row: a claim whose place lapsed and that came back is another one under the same id.
+fn is_same(old: &Member, new: &Member) -> bool {
+    let Member { id, owner, share, turn, ttl, place, since, note: _, until: _, renewed: _, held: _, life: _ } =
+        old;
+    let place = (*id, *place, *since) == (new.id, new.place, new.since);
+    place && *owner == new.owner && (*share, *turn, *ttl) == (new.share, new.turn, new.ttl)
 }
 
 fn insert(connection: &Connection, name: &LockName, version: i64, member: &Member) -> Result<()> {

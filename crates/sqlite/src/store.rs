@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::{
     Capabilities, Claim, ClaimId, Clock, Code, Cursor, Error, Expiry, Fencing, Leave, Ledger, LockName,
-    Minting, Moment, Op, Queueing, Reach, Release, Renew, Renewal, Result, Ruling, ServerTime, Shares,
-    Snapshot, Standing, Store, StoreErrorKind, StoreUrl, Wake, Watch,
+    Minting, Op, Queueing, Reach, Release, Renew, Renewal, Result, Ruling, Shares, Snapshot, Standing, Store,
+    StoreErrorKind, StoreUrl, Wake, Watch,
 };
 use tokio::task::JoinHandle;
 
@@ -146,11 +146,6 @@ impl SqliteStore {
         let receiver = self.0.receiver.lock().unwrap_or_else(PoisonError::into_inner);
         receiver.as_ref().is_some_and(|task| !task.is_finished())
     }
-
-    /// Dates an answer.
-    fn dated(&self, at: Moment) -> Option<ServerTime> {
-        Some(self.0.time.server_time(at.boot))
-    }
 }
 
 #[async_trait]
@@ -170,22 +165,15 @@ impl Store for SqliteStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        let mut asked = claim.clone();
-        // Judged here, by the clock that dates our answers: the line would judge it by the wall clock, which
-        // steps.
-        let not_after = asked.not_after.take();
-        let (state, at, cursor) = self
+        let asked = claim.clone();
+        let (state, cursor, at) = self
             .ask(Op::Claim, Some(&claim.name), move |db, gone| {
                 let life = db.lives.mine()?;
-                let time = db.time.clone();
                 let done = db.write(false, gone, |round| {
                     round.step(&asked.name, Some(asked.id), |line, at, counter| {
-                        if not_after.is_some_and(|last| time.server_time(at.boot) > last) {
-                            return (Err(leasehold_core::Overruled::Late), at, Cursor::default());
-                        }
                         let state = line.claim(at, &asked, counter, Some(life.clone()));
                         adopt(line, asked.id, &life);
-                        (state, at, line.watch(asked.id).cursor())
+                        (state, line.watch(asked.id).cursor(), at)
                     })
                 });
                 db.tidy_seldom();
@@ -193,7 +181,7 @@ impl Store for SqliteStore {
             })
             .await?;
         let state = state.map_err(|overruled| overruled.into_error(&self.0.label, claim))?;
-        Ok(Standing { state, cursor, server_time: self.dated(at) })
+        Ok(Standing { state, cursor, server_time: Some(at.wall) })
     }
 
     async fn changed(&self, name: &LockName, since: &Cursor) -> Result<()> {
@@ -294,12 +282,8 @@ impl Store for SqliteStore {
 
     async fn inspect(&self, name: &LockName) -> Result<Snapshot> {
         let asked = name.clone();
-        let time = self.0.time.clone();
         self.ask(Op::Inspect, Some(name), move |db, gone| {
-            db.read(gone, |db, at| {
-                let dated = Moment { boot: at.boot, wall: time.server_time(at.boot) };
-                Ok(db.line(&asked, at)?.snapshot(dated, &asked))
-            })
+            db.read(gone, |db, at| Ok(db.line(&asked, at)?.snapshot(at, &asked)))
         })
         .await
     }

@@ -13,17 +13,11 @@ pub(crate) struct HostTime {
     clock: Clock,
     /// How far the clock of this time namespace is ahead of the kernel's own, in nanoseconds.
     offset: i64,
-    /// Microseconds since 1970 when the kernel's clock was zero, as the wall clock said when we opened. Server
-    /// times go on from it, so that a step of the wall clock makes no claim late.
-    anchor: u64,
 }
 
 impl HostTime {
     pub(crate) fn new(clock: Clock) -> Result<Self> {
-        let offset = namespace_offset()?;
-        let boot = clock.now().as_nanos().saturating_add_signed(offset.saturating_neg());
-        let anchor = clock.wall_micros().saturating_sub(boot / 1000);
-        Ok(Self { clock, offset, anchor })
+        Ok(Self { clock, offset: namespace_offset()? })
     }
 
     pub(crate) fn now(&self) -> BootTime {
@@ -31,18 +25,13 @@ impl HostTime {
         BootTime::from_nanos(nanos.saturating_add_signed(self.offset.saturating_neg()))
     }
 
-    /// Judges what has run out, and dates tokens.
+    /// Judges what has run out, and dates tokens and answers.
     pub(crate) fn moment(&self) -> Moment {
         Moment { boot: self.now(), wall: ServerTime::from_micros(self.wall_micros()) }
     }
 
     pub(crate) fn wall_micros(&self) -> u64 {
         self.clock.wall_micros()
-    }
-
-    /// What claims are dated by: it runs with the boot clock.
-    pub(crate) fn server_time(&self, at: BootTime) -> ServerTime {
-        ServerTime::from_micros(self.anchor.saturating_add(at.as_nanos() / 1000))
     }
 
     /// Returns once `until` has come.
@@ -147,16 +136,5 @@ mod tests {
         assert_eq!(parse_offset(text), Some(86_400_250_000_000));
         assert_eq!(parse_offset("boottime -2 500000000"), Some(-1_500_000_000));
         assert_eq!(parse_offset(""), None);
-    }
-
-    #[test]
-    fn a_step_of_the_wall_clock_makes_no_claim_late() {
-        let clock = Clock::frozen();
-        let time = HostTime::new(clock.clone()).unwrap();
-        let before = time.server_time(time.now());
-        clock.step_wall(3_600_000_000);
-        clock.advance(Duration::from_secs(1));
-        assert_eq!(time.server_time(time.now()), before.after(Duration::from_secs(1)));
-        assert_eq!(time.wall_micros(), before.as_micros() + 3_601_000_000);
     }
 }
