@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_documentation_is_read() {
-        let contents = parse(include_str!("example.toml")).ok().unwrap();
+        let contents = parse(crate::config::EXAMPLE).ok().unwrap();
         assert_eq!(contents.store.as_deref(), Some("main"));
         assert_eq!(contents.stores.len(), 2);
         assert_eq!(contents.rules[1].pattern.as_str(), "payment:*");

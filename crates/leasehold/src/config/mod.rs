@@ -32,6 +32,9 @@ pub use pattern::Pattern;
 pub use places::default_database;
 pub use store::{DEFAULT_TIMEOUT, StoreChoice};
 
+/// A configuration file that uses every part.
+pub const EXAMPLE: &str = include_str!("example.toml");
+
 /// Reads a variable of the environment.
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 

@@ -1,0 +1,212 @@
+//! The flags and arguments, and their help.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use leasehold::ConfigError;
+use leasehold::config::{OnBusy, Scope, StoreDown, Wait, parse_duration};
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  leasehold run report:daily -- ./report.sh           skip if another server has it
+  leasehold run deploy:prod --wait 5m -- ./deploy.sh  wait for your turn
+  leasehold run stock --busy fail -- ./stock.sh       exit 75 if another server has it
+
+The command ends before the lease does: TERM, then KILL, if it cannot be renewed (exit 79).
+Its exit code is passed on. More: leasehold explain exit-codes";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  leasehold list                    all locks that somebody holds or waits for
+  leasehold list 'order:*' stock    those that match
+  leasehold list --json | jq .name";
+
+const STATUS_EXAMPLES: &str = "\
+Exit code: 0 held · 1 free · 2 paused (with -q only the exit code)
+
+Examples:
+  leasehold status report:daily
+  leasehold status report:daily --json | jq .holders[0].host";
+
+const MAIN_EXAMPLES: &str = "\
+Examples:
+  leasehold run report:daily -- ./report.sh     hold the lock report:daily while the command runs
+  leasehold status report:daily                 who holds it
+  leasehold explain                             topics, and the numbers of errors";
+
+/// One of N servers runs it: distributed locks for commands.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, after_help = MAIN_EXAMPLES, max_term_width = 100)]
+#[command(subcommand_help_heading = "Commands")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Hold a lock while a command runs; skip if somebody else has it
+    #[command(override_usage = "leasehold run [OPTIONS] <NAME> -- <COMMAND> [ARGS]...")]
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// All locks, one line each
+    #[command(visible_aliases = ["ls", "ps"], after_help = LIST_EXAMPLES)]
+    List(ListArgs),
+    /// One lock in full
+    #[command(after_help = STATUS_EXAMPLES)]
+    Status(StatusArgs),
+    /// The settings, and where each comes from
+    Config(ConfigArgs),
+    /// Long text for an error code or a topic
+    Explain(ExplainArgs),
+}
+
+/// Flags of every command.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// Where locks live: a URL, or a name from the config file [env: LEASEHOLD_STORE]
+    #[arg(short, long, global = true, value_name = "URL|NAME")]
+    pub(crate) store: Option<String>,
+    /// Put names under a prefix, for example one per environment [env: LEASEHOLD_NAMESPACE]
+    #[arg(long, global = true, value_name = "NS")]
+    pub(crate) namespace: Option<String>,
+    /// Refuse a store that cannot lock that widely: host or fleet [env: LEASEHOLD_SCOPE]
+    #[arg(long, global = true, value_name = "SCOPE", value_parser = Scope::from_str)]
+    pub(crate) scope: Option<Scope>,
+    /// Longest silence to accept from the store [default: 5s] [env: LEASEHOLD_TIMEOUT]
+    #[arg(long, global = true, value_name = "DUR", value_parser = some_time, allow_hyphen_values = true)]
+    pub(crate) timeout: Option<Duration>,
+    /// Read this file before the usual ones [env: LEASEHOLD_CONFIG]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Machine output, one object per line [env: LEASEHOLD_JSON]
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Colour: auto, always or never; NO_COLOR and CLICOLOR_FORCE are obeyed too
+    #[arg(long, global = true, value_name = "WHEN", value_parser = Color::from_str, default_value = "auto", hide_default_value = true)]
+    pub(crate) color: Color,
+    /// Errors only; -qq: nothing, exit code only
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) quiet: u8,
+    /// Say what is done and why; -vv: every request to the store
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// Take any name of 1 to 512 bytes without control characters
+    #[arg(long, global = true)]
+    pub(crate) raw_name: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RunArgs {
+    /// What is locked, noun first: report:daily
+    pub(crate) name: OsString,
+    /// What runs, as it is: no shell, nothing changed
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+    /// Wait in the queue, at most so long; without it, a busy lock is skipped
+    #[arg(short, long, help_heading = "When it is busy", value_name = "DUR|forever", value_parser = Wait::from_str, allow_hyphen_values = true)]
+    pub(crate) wait: Option<Wait>,
+    /// Strict order of arrival: nobody who came later goes first
+    #[arg(long, help_heading = "When it is busy")]
+    pub(crate) fair: bool,
+    /// skip: exit 0 in silence [default] · fail: exit 75
+    #[arg(long, help_heading = "When it is busy", value_name = "skip|fail", value_parser = OnBusy::from_str)]
+    pub(crate) busy: Option<OnBusy>,
+    /// If this machine dies, others get in after this long [default: 30s]
+    #[arg(long, help_heading = "How long", value_name = "DUR", value_parser = some_ttl, allow_hyphen_values = true)]
+    pub(crate) ttl: Option<Duration>,
+    /// Time between TERM and KILL, taken from inside the lease [default: 10s, at most a third of ttl]
+    #[arg(long, help_heading = "When things go wrong", value_name = "DUR", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub(crate) grace: Option<Duration>,
+    /// Store unreachable at the start: exit 69 [default] · exit 0 · run without a lock
+    #[arg(long, help_heading = "When things go wrong", value_name = "fail|skip|run", value_parser = StoreDown::from_str)]
+    pub(crate) store_down: Option<StoreDown>,
+    /// Shown to people who wait or look
+    #[arg(long, help_heading = "Output", value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ListArgs {
+    /// Names or patterns; * stands for any text
+    pub(crate) patterns: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StatusArgs {
+    /// The lock
+    pub(crate) name: OsString,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    pub(crate) what: ConfigCommand,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print each setting
+    Show {
+        /// What holds for this lock, rather than for all
+        name: Option<OsString>,
+        /// Also print where each comes from
+        #[arg(long)]
+        origin: bool,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ExplainArgs {
+    /// A code such as LH0031, or a topic; without it, the list of both
+    #[arg(value_name = "CODE|TOPIC")]
+    pub(crate) subject: Option<String>,
+}
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl FromStr for Color {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "always" => Ok(Self::Always),
+            "never" => Ok(Self::Never),
+            _ => Err(ConfigError::new(format!("{text:?} is not a choice"))
+                .code(leasehold::Code::VALUE)
+                .help("write auto, always or never")),
+        }
+    }
+}
+
+fn some_time(text: &str) -> Result<Duration, ConfigError> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err(too_short("0 would never hear an answer", "write one such as 5s")),
+        duration => Ok(duration),
+    }
+}
+
+fn some_ttl(text: &str) -> Result<Duration, ConfigError> {
+    let ttl = parse_duration(text)?;
+    if ttl < crate::plan::LEAST_TTL {
+        return Err(too_short("a lease lasts at least 1s", "write one such as 30s"));
+    }
+    Ok(ttl)
+}
+
+fn too_short(message: &str, help: &str) -> ConfigError {
+    ConfigError::new(message).code(leasehold::Code::VALUE).help(help)
+}

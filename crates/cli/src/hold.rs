@@ -1,0 +1,107 @@
+//! Where the command meets the library: opening a client and asking for a lease.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use leasehold::config::{Config, Scope, StoreChoice, Wait, exact};
+use leasehold::{Clock, Code, Error, Lease, Leasehold, Reach, Result, Scheme};
+
+use crate::failure::Failure;
+use crate::human;
+use crate::listener::Listener;
+use crate::plan::Plan;
+use crate::talk::Talk;
+
+/// Opens the store, and says what a person should know about it.
+pub(crate) async fn open(
+    config: &Config,
+    choice: &StoreChoice,
+    program: Option<&str>,
+    listener: &Arc<Listener>,
+    talk: Talk,
+) -> Result<Leasehold> {
+    let scope = config.scope().map(|scope| scope.value);
+    // A file that locks too narrowly need not be made to be refused.
+    refuse_narrow(scope, reach_of(choice), &choice.to_string())?;
+    let mut builder = Leasehold::builder()
+        .namespace(config.namespace().value)
+        .timeout(choice.timeout.value)
+        .clock(Clock::system())
+        .observer(listener.clone());
+    if let Some(program) = program {
+        builder = builder.program(program);
+    }
+    talk.explain(format_args!(
+        "store {choice} (from {}), timeout {}",
+        choice.origin,
+        exact(choice.timeout.value)
+    ));
+    let client = builder.open(choice.url.clone()).await?;
+    if let Some(file) = client.created_store() {
+        let file = human::store(&format!("sqlite:{file}"));
+        let advice =
+            if choice.is_default() { "; set LEASEHOLD_STORE to share locks with others" } else { "" };
+        talk.notice("", format_args!("made {file}; it locks on this machine only{advice}"));
+    }
+    refuse_narrow(scope, Some(client.capabilities().reach), client.store())?;
+    Ok(client)
+}
+
+/// How widely a store locks that needs no asking.
+fn reach_of(choice: &StoreChoice) -> Option<Reach> {
+    match choice.url.scheme {
+        Scheme::Sqlite => Some(Reach::Host),
+        Scheme::Memory => Some(Reach::Process),
+        _ => None,
+    }
+}
+
+fn refuse_narrow(scope: Option<Scope>, reach: Option<Reach>, store: &str) -> Result<()> {
+    match (scope, reach) {
+        (Some(scope), Some(reach)) => Ok(scope.check(reach, store)?),
+        _ => Ok(()),
+    }
+}
+
+/// Asks for the lease of a plan: once, or waiting in line.
+pub(crate) async fn acquire(client: &Leasehold, plan: &Plan) -> Result<Lease> {
+    let Plan { name, ttl, grace, wait, fair, note, .. } = plan;
+    let mut lock = client.lock(name).ttl(*ttl).grace(*grace);
+    if let Some(note) = note.text() {
+        lock = lock.note(note);
+    }
+    if *fair {
+        lock = lock.fair();
+    }
+    match wait {
+        None => lock.attempt().await,
+        Some(Wait::For(longest)) => lock.acquire_within(*longest).await,
+        Some(Wait::Forever) => lock.acquire().await,
+    }
+}
+
+/// What others read as the program that holds: the file name of the command.
+pub(crate) fn program(plan: &Plan) -> Option<String> {
+    let path = Path::new(plan.command.first()?);
+    Some(human::harmless(&path.file_name()?.to_string_lossy()))
+}
+
+/// The failure of a store in the form that people read, with what it means for them.
+pub(crate) fn failure(error: &Error, effect: &str, during_run: bool) -> Failure {
+    let mut failure = Failure::from(error);
+    if failure.code == Code::UNREACHABLE || matches!(error, Error::Store(_)) {
+        failure = failure.row("effect", effect);
+    }
+    let code = failure.code;
+    failure = failure.also(&format!("leasehold explain {code}   tells more"));
+    if during_run && is_down(error) {
+        failure = failure.also("--store-down skip|run       to choose otherwise");
+    }
+    failure
+}
+
+/// Whether the store cannot be reached, as against refusing us or not being ours: only that may be skipped, or
+/// run without.
+pub(crate) fn is_down(error: &Error) -> bool {
+    matches!(error, Error::Store(store) if store.kind == leasehold::StoreErrorKind::Unavailable)
+}

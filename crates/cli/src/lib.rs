@@ -1,0 +1,105 @@
+//! `leasehold`, the command: one of N servers runs it.
+//!
+//! | to change | look in |
+//! |---|---|
+//! | a flag or its help | `args` |
+//! | an exit code | `exit` |
+//! | what is said, and when | `talk`, `failure` |
+//! | what `run` does, in order | `run` |
+//! | when a command is stopped | `timetable` (arithmetic), `supervise` (deeds) |
+//! | signals, process groups, the terminal | `signals`, `child`, `sys` |
+//! | what the library is asked | `hold` |
+//!
+//! # What this command does not do
+//!
+//! It never reads anything from the current directory, never goes through a shell, and never lets the command's
+//! stdin, stdout or stderr pass through itself. A command that leaves its process group (`setsid`) is not followed.
+
+mod alarm;
+mod args;
+mod child;
+mod dashes;
+mod exit;
+mod explain;
+mod failure;
+mod hold;
+mod human;
+mod listener;
+mod look;
+mod plan;
+mod run;
+mod settings;
+mod show;
+mod signals;
+mod supervise;
+mod sys;
+mod talk;
+mod timetable;
+mod usage;
+mod view;
+mod waiting;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use args::{Cli, Command};
+use failure::Failure;
+use leasehold::Code;
+use talk::Talk;
+use usage::Asked;
+
+/// Runs the command with the arguments of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    ExitCode::from(obey(&words))
+}
+
+fn obey(words: &[OsString]) -> u8 {
+    let cli = match usage::parse(words) {
+        Ok(Asked::Work(cli)) => cli,
+        Ok(Asked::Text(text)) => {
+            talk::print(&text);
+            return exit::OK;
+        }
+        Err(failure) => {
+            let json = usage::wants_json(words);
+            let paint = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+            Talk { level: 0, tty: false, json, paint }.fail(&failure);
+            return failure.exit;
+        }
+    };
+    let talk = settings::talk(&cli.global);
+    match work(*cli, words, talk) {
+        Ok(code) => code,
+        Err(failure) => {
+            talk.fail(&failure);
+            failure.exit
+        }
+    }
+}
+
+fn work(cli: Cli, words: &[OsString], talk: Talk) -> Result<u8, Failure> {
+    let Cli { global, command } = cli;
+    let Some(command) = command else {
+        talk::print(&show::first_screen(&global));
+        return Ok(exit::OK);
+    };
+    match command {
+        Command::Explain(args) => explain::explain(args.subject.as_deref()),
+        Command::Config(args) => show::config(args, &global, talk),
+        Command::Run(args) => block_on(run::run(args, &global, words, talk)),
+        Command::List(args) => block_on(look::list(args, &global, talk)),
+        Command::Status(args) => block_on(look::status(args, &global, talk)),
+    }
+}
+
+/// On this thread, which lives as long as the process: what a child is told of its parent's death would follow
+/// the thread that started it.
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        Failure::new(Code::BUG, exit::BUG, format!("cannot set up timers and I/O: {error}"))
+    })?;
+    runtime.block_on(work)
+}

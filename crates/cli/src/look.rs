@@ -1,0 +1,173 @@
+//! `leasehold status` and `leasehold list`: data on stdout, talk on stderr.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use leasehold::config::{Config, Pattern, exact};
+use leasehold::{Clock, Leasehold, Snapshot};
+
+use crate::args::{Global, ListArgs, StatusArgs};
+use crate::failure::{Failure, rows_text};
+use crate::human::{self, clock as on_a_clock, harmless, rough};
+use crate::listener::Listener;
+use crate::talk::{Talk, print};
+use crate::view::{self, State};
+use crate::{exit, hold, settings};
+
+const NOTHING_SHOWN: &str = "nothing is known of the locks in it";
+
+async fn open(config: &Config, name: Option<&str>, talk: Talk) -> Result<Leasehold, Failure> {
+    let choice = config.store(name)?;
+    let listener = Arc::new(Listener::new(talk));
+    hold::open(config, &choice, None, &listener, talk)
+        .await
+        .map_err(|error| hold::failure(&error, NOTHING_SHOWN, false))
+}
+
+/// One lock in full. Exit 0: somebody has it, 1: nobody.
+pub(crate) async fn status(args: StatusArgs, global: &Global, talk: Talk) -> Result<u8, Failure> {
+    let name = settings::name(&args.name, global.raw_name)?;
+    let config = settings::config(global)?;
+    let client = open(&config, Some(name.as_str()), talk).await?;
+    let clock = Clock::system();
+    let asked = clock.now();
+    let snapshot =
+        client.inspect(&name).await.map_err(|error| hold::failure(&error, NOTHING_SHOWN, false))?;
+    let took = clock.now().since(asked);
+    if talk.level < 0 {
+        // The exit code says it.
+    } else if talk.json {
+        print(&format!("{}\n", view::object(&client, &snapshot)));
+    } else {
+        print(&format!("{}\n", in_full(&client, &snapshot, took)));
+    }
+    let code = if State::of(&snapshot) == State::Free { exit::FREE } else { exit::OK };
+    close(client, talk).await;
+    Ok(code)
+}
+
+fn in_full(client: &Leasehold, snapshot: &Snapshot, took: Duration) -> String {
+    let state = State::of(snapshot);
+    let name = view::typed(client, snapshot.name.as_str());
+    let mut text = format!("{name:46} {}", state.word().to_uppercase());
+    if let Some((token, entry)) = snapshot.holders.first().and_then(|entry| Some((entry.token?, entry))) {
+        text.push_str(&format!("   token {token}   {}", rough(entry.age)));
+    }
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    for entry in &snapshot.holders {
+        let owner = &entry.owner;
+        let note = entry.note.text().map_or_else(String::new, |note| format!(" · {note:?}"));
+        rows.push((
+            "holder",
+            format!("{} · {} · pid {} · {}{note}", owner.host, owner.user, owner.pid, owner.program),
+        ));
+        let (renewed, left) = (rough(entry.renewed), rough(entry.left));
+        let times = if entry.renewals == 1 { "time" } else { "times" };
+        let renewed = match entry.renewals {
+            0 => format!("taken {renewed} ago"),
+            renewals => format!("renewed {renewed} ago ({renewals} {times})"),
+        };
+        rows.push(("lease", format!("{}, {renewed}, {left} left", exact(entry.ttl))));
+    }
+    if let Some(closed) = &snapshot.closed {
+        let why = closed.note.text().map_or_else(String::new, |note| format!(" · {note:?}"));
+        rows.push(("shut", format!("for another {} by {}{why}", rough(closed.left), closed.by.host)));
+    }
+    if !snapshot.waiters.is_empty() {
+        let waiters = snapshot.waiters.iter().enumerate();
+        let waiters = waiters
+            .map(|(index, entry)| format!("{}. {} {}", index + 1, entry.owner.host, on_a_clock(entry.age)));
+        let waiters: Vec<_> = waiters.collect();
+        rows.push(("waiting", format!("{}     {}", waiters.len(), waiters.join("   "))));
+    }
+    let (store, scope) = (human::store(client.store()), view::scope(client.capabilities().reach));
+    let millis = took.as_secs_f64() * 1000.0;
+    rows.push(("store", format!("{store} · {scope}-wide · asked in {millis:.1} ms")));
+    let rows: Vec<_> = rows.into_iter().map(|(label, text)| (label, harmless(&text))).collect();
+    text.push_str(&rows_text(rows.iter().map(|(label, text)| (*label, text))));
+    text
+}
+
+/// All locks that somebody holds or waits for, or those that match.
+pub(crate) async fn list(args: ListArgs, global: &Global, talk: Talk) -> Result<u8, Failure> {
+    let patterns: Result<Vec<_>, _> = args.patterns.iter().map(|text| Pattern::parse(text)).collect();
+    let patterns = patterns?;
+    let config = settings::config(global)?;
+    let client = open(&config, None, talk).await?;
+    let failed = |error: &leasehold::Error| hold::failure(error, NOTHING_SHOWN, false);
+    let mut names = BTreeSet::new();
+    let prefixes: BTreeSet<&str> = if patterns.is_empty() {
+        BTreeSet::from([""])
+    } else {
+        patterns.iter().map(Pattern::prefix).collect()
+    };
+    for prefix in prefixes {
+        names.extend(client.list(prefix).await.map_err(|error| failed(&error))?);
+    }
+    let mut shown = Vec::new();
+    for full in &names {
+        let name = view::typed(&client, full.as_str());
+        if patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(name)) {
+            shown.push(client.inspect(name).await.map_err(|error| failed(&error))?);
+        }
+    }
+    if talk.json {
+        let lines = shown.iter().map(|snapshot| format!("{}\n", view::object(&client, snapshot)));
+        print(&lines.collect::<String>());
+    } else {
+        print(&table(&client, &shown));
+        let store = human::store(client.store());
+        let locks = if shown.len() == 1 { "lock" } else { "locks" };
+        talk.tell(format_args!("{} {locks} · {store}", shown.len()));
+    }
+    close(client, talk).await;
+    Ok(exit::OK)
+}
+
+fn table(client: &Leasehold, shown: &[Snapshot]) -> String {
+    if shown.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["NAME", "STATE", "HOLDER", "HELD", "LEFT", "WAIT", "TOKEN", "NOTE"]);
+    for snapshot in shown {
+        let first = snapshot.holders.first().and_then(|entry| view::holder(client, entry));
+        let dash = || "-".to_owned();
+        let more = snapshot.holders.len().saturating_sub(1);
+        let more = if more == 0 { String::new() } else { format!(" +{more}") };
+        let note = first.as_ref().and_then(|holder| holder.note.text().map(|note| format!("{note:?}")));
+        let closed = snapshot.closed.as_ref();
+        table.add_row([
+            view::typed(client, snapshot.name.as_str()).to_owned(),
+            State::of(snapshot).word().to_owned(),
+            first
+                .as_ref()
+                .map_or_else(dash, |holder| harmless(&format!("{}/{}{more}", holder.host, holder.pid))),
+            first.as_ref().map_or_else(dash, |holder| on_a_clock(holder.held)),
+            first
+                .as_ref()
+                .map(|holder| holder.left)
+                .or(closed.map(|closed| closed.left))
+                .map_or_else(dash, on_a_clock),
+            snapshot.waiters.len().to_string(),
+            first.as_ref().map_or_else(dash, |holder| holder.token.to_string()),
+            note.map_or_else(String::new, |note| harmless(&note)),
+        ]);
+    }
+    for column in 0..8 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_padding((0, 2));
+        }
+    }
+    let text = table.to_string();
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+async fn close(client: Leasehold, talk: Talk) {
+    if let Err(error) = client.close().await {
+        talk.explain(format_args!("closing the store: {error}"));
+    }
+}

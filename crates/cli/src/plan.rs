@@ -1,0 +1,103 @@
+//! What one `run` is to do: flags, rules and defaults brought together and checked, before anything is asked.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use leasehold::config::{Config, LockSettings, OnBusy, Origin, Setting, StoreChoice, StoreDown, Wait, exact};
+use leasehold::{Code, LockName, Note};
+
+use crate::args::{Global, RunArgs};
+use crate::exit;
+use crate::failure::Failure;
+use crate::settings;
+use crate::timetable;
+
+/// The shortest lease that a command can be stopped inside of.
+pub(crate) const LEAST_TTL: Duration = Duration::from_secs(1);
+/// The ttl unless another is asked for.
+const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+/// What holds where nobody says anything: ttl, what to do when busy, and when the store is down.
+pub(crate) const DEFAULTS: (Duration, OnBusy, StoreDown) = (DEFAULT_TTL, OnBusy::Skip, StoreDown::Fail);
+
+/// What one `run` is to do.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The name as it was typed.
+    pub(crate) name: LockName,
+    pub(crate) command: Vec<OsString>,
+    pub(crate) ttl: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) wait: Option<Wait>,
+    pub(crate) fair: bool,
+    pub(crate) busy: OnBusy,
+    pub(crate) store_down: StoreDown,
+    pub(crate) note: Note,
+    pub(crate) store: StoreChoice,
+}
+
+impl Plan {
+    pub(crate) fn new(args: RunArgs, global: &Global, config: &Config) -> Result<Self, Failure> {
+        let RunArgs { name, command, wait, fair, busy, ttl, grace, store_down, note } = args;
+        let name = settings::name(&name, global.raw_name)?;
+        let LockSettings {
+            ttl: file_ttl,
+            wait: file_wait,
+            fair: file_fair,
+            grace: file_grace,
+            busy: file_busy,
+            store_down: file_store_down,
+            note: file_note,
+            ..
+        } = config.lock(name.as_str());
+        let ttl = flag(ttl, "--ttl")
+            .or(file_ttl)
+            .unwrap_or(Setting { value: DEFAULT_TTL, origin: Origin::Default });
+        if ttl.value < LEAST_TTL {
+            return Err(wrong(&ttl, "a lease lasts at least 1s").hint("write one such as 30s"));
+        }
+        let note = match flag(note, "--note").or(file_note) {
+            Some(note) => Note::parse(&note.value).map_err(|error| {
+                Failure::usage(Code::VALUE, format!("{}: {error}", note.origin)).hint("write one plain line")
+            })?,
+            None => Note::NONE,
+        };
+        let grace = match flag(grace, "--grace").or(file_grace) {
+            None => timetable::default_grace(ttl.value),
+            Some(grace) => checked_grace(&grace, &ttl)?,
+        };
+        Ok(Self {
+            store: config.store(Some(name.as_str()))?,
+            wait: wait.or(file_wait.map(|wait| wait.value)),
+            fair: fair || file_fair.is_some_and(|fair| fair.value),
+            busy: busy.or(file_busy.map(|busy| busy.value)).unwrap_or(DEFAULTS.1),
+            store_down: store_down.or(file_store_down.map(|down| down.value)).unwrap_or(DEFAULTS.2),
+            ttl: ttl.value,
+            name,
+            command,
+            grace,
+            note,
+        })
+    }
+}
+
+fn flag<T>(value: Option<T>, name: &'static str) -> Option<Setting<T>> {
+    value.map(|value| Setting { value, origin: Origin::Flag(name) })
+}
+
+/// A grace that the lease can hold. One that was typed is refused if it cannot; one of a file is cut, since the
+/// ttl may come from another place and every run would fail.
+fn checked_grace(grace: &Setting<Duration>, ttl: &Setting<Duration>) -> Result<Duration, Failure> {
+    let most = timetable::most_grace(ttl.value);
+    if grace.value <= most || !matches!(grace.origin, Origin::Flag(_)) {
+        return Ok(grace.value.min(most));
+    }
+    let message = format!("at most a third of the ttl, which is {}", exact(ttl.value));
+    Err(wrong(grace, &message).hint(format!("--grace {}   or a longer --ttl", exact(most))))
+}
+
+fn wrong(setting: &Setting<Duration>, message: &str) -> Failure {
+    let text = format!("{} {}: {message}", setting.origin, exact(setting.value));
+    let exit = if matches!(setting.origin, Origin::File { .. }) { exit::CONFIG } else { exit::USAGE };
+    Failure::new(Code::VALUE, exit, text)
+}

@@ -1,0 +1,304 @@
+//! `leasehold run`: from the plan to the exit code.
+
+use std::ffi::OsString;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::config::{OnBusy, StoreDown, exact};
+use leasehold::{BootTime, Busy, Clock, Code, Error, Lease, Leasehold, LockName, Lost, Reach, Token};
+
+use crate::args::{Global, RunArgs};
+use crate::child::{Child, NotStarted};
+use crate::failure::{Failure, rows_text};
+use crate::human::{self, millis, rough};
+use crate::listener::Listener;
+use crate::plan::Plan;
+use crate::signals::Signals;
+use crate::supervise::{Ended, Watch, Why};
+use crate::talk::Talk;
+use crate::{exit, hold, settings, waiting};
+
+const NOT_RUN: &str = "the command was not run";
+
+/// Runs a command under a lock.
+pub(crate) async fn run(
+    args: RunArgs,
+    global: &Global,
+    words: &[OsString],
+    talk: Talk,
+) -> Result<u8, Failure> {
+    let mut signals = Signals::catch().map_err(|error| bug(&format!("cannot catch signals: {error}")))?;
+    let config = settings::config(global)?;
+    let plan = Plan::new(args, global, &config)?;
+    let listener = Arc::new(Listener::new(talk));
+    let run = Run { plan: &plan, words, listener: &listener, clock: Clock::system(), talk };
+    talk.explain(format_args!("{}: ttl {}, grace {}", plan.name, exact(plan.ttl), exact(plan.grace)));
+    let opened = {
+        let program = hold::program(&plan);
+        let open = hold::open(&config, &plan.store, program.as_deref(), &listener, talk);
+        tokio::select! {
+            biased;
+            signal = signals.next_ending() => return Ok(exit::signalled(signal)),
+            opened = open => opened,
+        }
+    };
+    let client = match opened {
+        Ok(client) => client,
+        Err(error) => return run.without_store(&error, &mut signals).await,
+    };
+    let ended = run.with(&client, &mut signals).await;
+    // Places and leases that were given up on the way are given back before we go.
+    if let Err(error) = client.close().await {
+        talk.explain(format_args!("closing the store: {error}"));
+    }
+    ended
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    words: &'a [OsString],
+    listener: &'a Arc<Listener>,
+    clock: Clock,
+    talk: Talk,
+}
+
+/// How a start ended.
+enum Done {
+    /// A signal came first: the command never ran.
+    Signalled(i32),
+    /// It ran.
+    Ended {
+        /// Whether the lease held when it ended.
+        stands: Result<(), Lost>,
+        ended: Ended,
+    },
+}
+
+impl Run<'_> {
+    async fn with(&self, client: &Leasehold, signals: &mut Signals) -> Result<u8, Failure> {
+        let (plan, talk) = (self.plan, self.talk);
+        let asked = self.clock.now();
+        match waiting::acquire(client, plan, signals, self.listener, talk).await {
+            waiting::Ended::Signalled(signal) => Ok(exit::signalled(signal)),
+            waiting::Ended::Held(lease) => self.under(client, lease, signals).await,
+            waiting::Ended::Refused(Error::Busy(busy)) => self.busy(&busy),
+            waiting::Ended::Refused(Error::TimedOut { waited, busy, .. }) => {
+                let waited = waited.max(self.clock.now().since(asked));
+                Err(self.refused(Code::TIMED_OUT, waiting::ran_out(plan.wait, waited, &busy), &busy))
+            }
+            waiting::Ended::Refused(error) => self.without_store(&error, signals).await,
+        }
+    }
+
+    /// The store did not give an answer.
+    async fn without_store(&self, error: &Error, signals: &mut Signals) -> Result<u8, Failure> {
+        let (plan, talk) = (self.plan, self.talk);
+        match plan.store_down {
+            StoreDown::Skip if hold::is_down(error) => {
+                talk.tell(format_args!("skipped, --store-down skip: {error}"));
+                Ok(exit::OK)
+            }
+            StoreDown::Run if hold::is_down(error) => {
+                talk.warn(format_args!("running {} WITHOUT A LOCK, --store-down run: {error}", plan.name));
+                Ok(match self.command(None, "", signals).await? {
+                    Done::Signalled(signal) => exit::signalled(signal),
+                    Done::Ended { ended, .. } => exit::like(ended.status),
+                })
+            }
+            _ => Err(hold::failure(error, NOT_RUN, true)),
+        }
+    }
+
+    fn busy(&self, busy: &Busy) -> Result<u8, Failure> {
+        if self.plan.busy == OnBusy::Fail {
+            return Err(self.refused(Code::BUSY, busy.to_string(), busy));
+        }
+        if self.talk.told() {
+            let ends =
+                busy.holder.as_ref().map(|holder| format!("within {} unless renewed", rough(holder.left)));
+            let rows = ends.map(|text| ("ends", text)).into_iter().chain([
+                ("wait", self.with_wait()),
+                ("look", format!("leasehold status {}", human::quoted(self.plan.name.as_str().as_ref()))),
+            ]);
+            let rows: Vec<_> = rows.collect();
+            let rows = rows_text(rows.iter().map(|(label, text)| (*label, text)));
+            self.talk.tell(format_args!("skipped, {}{rows}", human::harmless(&busy.to_string())));
+        }
+        Ok(exit::OK)
+    }
+
+    fn refused(&self, code: Code, message: String, busy: &Busy) -> Failure {
+        let mut failure = Failure::new(code, exit::TEMPFAIL, message);
+        failure.retryable = true;
+        failure.rows = waiting::holder_rows(busy);
+        let name = human::quoted(self.plan.name.as_str().as_ref());
+        let failure = failure.hint(format!("leasehold status {name}   shows who has it and who waits"));
+        if code == Code::BUSY { failure.also(&format!("{}   waits", self.with_wait())) } else { failure }
+    }
+
+    /// The same command line, but waiting.
+    fn with_wait(&self) -> String {
+        let dashes = self.words.iter().position(|word| word == "--").unwrap_or(self.words.len());
+        let (before, after) = self.words.split_at(dashes);
+        let before = human::command_line(before.iter().skip(1).map(OsString::as_os_str));
+        format!(
+            "leasehold {before} --wait 10m {}",
+            human::command_line(after.iter().map(OsString::as_os_str))
+        )
+    }
+
+    /// The command under its lease.
+    async fn under(&self, client: &Leasehold, lease: Lease, signals: &mut Signals) -> Result<u8, Failure> {
+        let (plan, talk) = (self.plan, self.talk);
+        let store = human::store(client.store());
+        if let Some(signal) = signals.asked_to_end() {
+            drop(lease);
+            return Ok(exit::signalled(signal));
+        }
+        let alone = if client.capabilities().reach < Reach::Fleet && plan.store.is_default() {
+            " · locks on this machine only"
+        } else {
+            ""
+        };
+        talk.tell(format_args!("{} held (token {}) in {store}{alone}", plan.name, lease.token()));
+        let started = self.clock.now();
+        let (stands, ended) = match self.command(Some(&lease), &store, signals).await {
+            Ok(Done::Ended { stands, ended }) => (stands, ended),
+            Ok(Done::Signalled(signal)) => {
+                self.give_back(lease).await;
+                return Ok(exit::signalled(signal));
+            }
+            Err(failure) => {
+                self.give_back(lease).await;
+                return Err(failure);
+            }
+        };
+        let ran = self.clock.now().since(started);
+        let token = lease.token();
+        let code = exit::like(ended.status);
+        talk.explain(format_args!("the command ended after {} with {code}", rough(ran)));
+        if let Some((why, at)) = ended.stopped.filter(|(why, _)| why.lost()) {
+            let took = self.clock.now().since(at);
+            drop(lease);
+            return Err(self.stopped(why, token, ran, took, ended.killed));
+        }
+        let released = lease.release().await;
+        let lost = match (&stands, &released) {
+            (Err(lost), _) | (_, Err(Error::Lost(lost))) => Some(lost.reason),
+            (Ok(_), Err(error)) => {
+                talk.warn(format_args!(
+                    "{}: the command ended, but the lease could not be given back: {error}",
+                    plan.name
+                ));
+                None
+            }
+            (Ok(_), Ok(())) => {
+                talk.tell(format_args!("{} released after {}", plan.name, rough(ran)));
+                None
+            }
+        };
+        match lost {
+            Some(reason) if code == exit::OK => {
+                Err(lost_failure(&plan.name, Some(token), ran, &reason.to_string())
+                    .row("command", "ended by itself, with 0, but was not alone to the end"))
+            }
+            Some(reason) => {
+                // What the command says of itself stays first.
+                talk.warn(format_args!(
+                    "{}: the lease was lost before the command ended: {reason}",
+                    plan.name
+                ));
+                Ok(code)
+            }
+            None => Ok(code),
+        }
+    }
+
+    /// Starts the command and watches it.
+    async fn command(
+        &self,
+        lease: Option<&Lease>,
+        store: &str,
+        signals: &mut Signals,
+    ) -> Result<Done, Failure> {
+        let (plan, talk, clock) = (self.plan, self.talk, &self.clock);
+        let before: Option<BootTime> = lease.map(|lease| clock.now().after(lease.remaining()));
+        let variables = variables(plan, lease);
+        let child = match Child::start(&plan.command, &variables, clock, before, signals.watch()) {
+            Ok(child) => child,
+            Err(NotStarted::Failed(error)) => return Err(not_started(&plan.command, &error)),
+            Err(NotStarted::TooLate) => {
+                let reason = "its time ran out before the command could be started";
+                let token = lease.map(Lease::token);
+                return Err(lost_failure(&plan.name, token, Duration::ZERO, reason).row("effect", NOT_RUN));
+            }
+            Err(NotStarted::Signalled) => {
+                return Ok(Done::Signalled(signals.asked_to_end().unwrap_or(libc::SIGTERM)));
+            }
+        };
+        let name = plan.name.as_str();
+        let (grace, listener) = (plan.grace, &**self.listener);
+        let watch = Watch { name, lease, grace, clock, listener, store, talk };
+        let ended = watch.until_it_ends(child, signals).await;
+        let stands = lease.map_or(Ok(()), |lease| lease.check().map(drop));
+        let ended = ended.map_err(|error| bug(&format!("cannot wait for the command: {error}")))?;
+        Ok(Done::Ended { stands, ended })
+    }
+
+    async fn give_back(&self, lease: Lease) {
+        if let Err(error) = lease.release().await {
+            self.talk.warn(format_args!("{}: the lease could not be given back: {error}", self.plan.name));
+        }
+    }
+
+    fn stopped(&self, why: Why, token: Token, ran: Duration, took: Duration, killed: bool) -> Failure {
+        let reason = match why {
+            Why::Gone(reason) => reason.to_string(),
+            _ => "the store did not renew it in time".to_owned(),
+        };
+        let by = if killed { "was killed" } else { "ended" };
+        lost_failure(&self.plan.name, Some(token), ran, &reason)
+            .row("command", format!("{by} {} after SIGTERM", rough(took)))
+    }
+}
+
+/// What the command is told of its lease. Without a lease, what an outer one left behind is taken away.
+fn variables(plan: &Plan, lease: Option<&Lease>) -> Vec<(&'static str, Option<String>)> {
+    vec![
+        ("LEASE_NAME", Some(plan.name.to_string())),
+        ("LEASE_TOKEN", lease.map(|lease| lease.token().to_string())),
+        ("LEASE_HOLDER", lease.map(|lease| lease.owner_id().to_owned())),
+        ("LEASE_TTL_MS", lease.map(|lease| millis(lease.ttl()).to_string())),
+    ]
+}
+
+fn lost_failure(name: &LockName, token: Option<Token>, ran: Duration, reason: &str) -> Failure {
+    let token = token.map_or_else(String::new, |token| format!(" (token {token})"));
+    let message = format!("lost {name}{token} after {}: {reason}", rough(ran));
+    let mut failure = Failure::new(Code::LOST, exit::LOST, message);
+    failure.retryable = true;
+    failure.hint("the work may be half done; the next run will do it again")
+}
+
+fn not_started(command: &[OsString], error: &io::Error) -> Failure {
+    let program = command.first().map(|word| human::quoted(word)).unwrap_or_default();
+    let (exit, what) = match error.kind() {
+        io::ErrorKind::NotFound => (exit::NOT_FOUND, "not found"),
+        _ => (exit::NOT_EXECUTABLE, "cannot be executed"),
+    };
+    let failure = Failure::new(Code::NOT_STARTED, exit, format!("{program}: {what} ({error})"));
+    let there = command.first().is_some_and(|word| std::path::Path::new(word).is_file());
+    match exit {
+        exit::NOT_FOUND if there => {
+            failure.hint("the file is there: does its first line name an interpreter that is not?")
+        }
+        exit::NOT_FOUND => failure.hint("cron searches few folders: write the whole path"),
+        _ => failure.hint("chmod +x makes a script executable"),
+    }
+    .row("effect", "the lock was given back at once")
+}
+
+fn bug(message: &str) -> Failure {
+    Failure::new(Code::BUG, exit::BUG, message)
+}
