@@ -26,14 +26,19 @@
 //! It starts no servers and breaks no networks, and it measures nothing: no case asserts a speed.
 #![forbid(unsafe_code)]
 
+mod agree;
 mod bench;
 mod cases;
 mod chaos;
 mod client;
 mod failure;
+mod history;
 mod need;
 mod polls;
+mod random;
 mod runner;
+mod seed;
+mod steps;
 mod subject;
 mod watched;
 
@@ -41,6 +46,10 @@ use std::process::ExitCode;
 
 pub use chaos::{Chaos, Mishap, Odds};
 pub use failure::{Check, Failure};
+pub use history::{
+    ClaimKey, FaultKind, FileError, Happened, HistoryWriter, Least, Record, RecordError, Report, Violation,
+    check_history, read_history,
+};
 pub use polls::drop_after;
 pub use runner::Suite;
 pub use subject::{Fixture, Subject};
