@@ -34,7 +34,7 @@ struct Part {
 const PARTS: &[Part] = &[
     Part {
         name: "conformance",
-        about: "Ten times as many random operations on each store",
+        about: "Ten times as many random operations on each store, or for as long as told",
         run: conformance::run,
     },
     Part { name: "fight", about: "200 processes fight for one lock in an SQLite file", run: harness::fight },
