@@ -63,6 +63,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         looking::CASES,
         ledger::CASES,
         crate::random::CASES,
+        crate::workload::CASES,
     ];
     all.into_iter().flatten()
 }

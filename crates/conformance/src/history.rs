@@ -8,8 +8,12 @@
 mod brute;
 mod check;
 mod claims;
+#[cfg(test)]
+mod corrupt;
 mod file;
 mod record;
+#[cfg(test)]
+mod truth;
 
 pub use check::{Least, Report, Violation, check as check_history};
 pub use claims::ClaimKey;

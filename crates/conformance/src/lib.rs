@@ -36,11 +36,13 @@ mod history;
 mod need;
 mod polls;
 mod random;
+mod recorder;
 mod runner;
 mod seed;
 mod steps;
 mod subject;
 mod watched;
+mod workload;
 
 use std::process::ExitCode;
 

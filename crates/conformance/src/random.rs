@@ -143,7 +143,7 @@ impl<'a> Pair<'a> {
                 self.bench.clock().advance(*by);
                 Ok(())
             }
-            Step::StepWall(micros) => {
+            Step::Wall(micros) => {
                 self.bench.clock().step_wall(*micros);
                 Ok(())
             }
@@ -191,7 +191,7 @@ impl<'a> Pair<'a> {
             let note = Note::parse(&format!("step {at}"))?;
             let renew = |token| Renew {
                 claim: std::sync::Arc::new(claim.clone()),
-                tenure: Tenure { count: 1 + u32::from(at % 2 == 0), token, note: note.clone() },
+                tenure: Tenure { count: 1 + u32::from(at.is_multiple_of(2)), token, note: note.clone() },
             };
             one.push(renew(tokens.0));
             model.push(renew(tokens.1));

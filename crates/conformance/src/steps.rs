@@ -38,7 +38,7 @@ pub(crate) enum Step {
     /// Time passes.
     Pass(Duration),
     /// The wall clock steps.
-    StepWall(i64),
+    Wall(i64),
     /// Names are listed.
     List(&'static str),
 }
@@ -63,7 +63,7 @@ fn step(dice: &mut fastrand::Rng, may: &Capabilities, hurry: u32) -> Step {
         }
         72..80 => Step::Wait(slot),
         80..96 => Step::Pass(TICK * dice.u32(1..=hurry)),
-        96..98 => Step::StepWall(dice.i64(-5_000_000..5_000_000)),
+        96..98 => Step::Wall(dice.i64(-5_000_000..5_000_000)),
         _ => Step::List(["", "a", "a:", "b"][dice.usize(..4)]),
     }
 }

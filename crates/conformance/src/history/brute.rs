@@ -156,7 +156,7 @@ impl Plain<'_> {
             let asks = matches!(self.records[*at].what, Happened::Asked { .. });
             asks && answered.is_some_and(|answer| answer.what == Happened::Queued)
         });
-        self.records[asks.last().unwrap_or(0)].at
+        self.records[asks.max().unwrap_or(0)].at
     }
 
     fn queued(&self) -> Option<BootTime> {
