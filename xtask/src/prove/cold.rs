@@ -49,8 +49,11 @@ pub(super) fn run(proof: &mut Proof) -> Result<bool> {
         .env("CARGO_HOME", &cargo_home)
         .env("XDG_STATE_HOME", folder.path())
         .env("XDG_CONFIG_HOME", folder.path());
+    // Root's own default is the machine's store, where a measurement has no business.
+    let store = format!("sqlite:{}", folder.path().join("cold.db").display());
     let shortcuts = SHORTCUTS.iter().map(OsString::from);
     shortcuts.chain(own_settings()).for_each(|name| _ = first.env_remove(name));
+    first.env("LEASEHOLD_STORE", store);
     let output = first.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     let took = watch.elapsed();
     let greeted = String::from_utf8_lossy(&output.stdout).lines().any(|line| line == GREETING);

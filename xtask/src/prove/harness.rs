@@ -17,8 +17,6 @@ pub(super) fn handover(proof: &mut Proof) -> Result<bool> {
 
 fn program(proof: &mut Proof, name: &str, args: &[&str], seconds: u64) -> Result<bool> {
     let program = proof.build(HARNESS, name)?;
-    // It starts the command itself, and finds it beside its own file.
-    proof.build("leasehold-cli", "leasehold")?;
     let seconds = proof.seconds.unwrap_or(seconds).to_string();
     let seed = proof.seed.to_string();
     let mut command = Command::new(program);

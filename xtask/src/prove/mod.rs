@@ -132,7 +132,7 @@ impl Proof {
         Ok(child.wait()?.success())
     }
 
-    /// Builds a program for release, and says where it is.
+    /// Builds a program for release, with those beside it that it may start, and says where it is.
     fn build(&self, package: &str, program: &str) -> Result<PathBuf> {
         if self
             .workspace
@@ -142,7 +142,7 @@ impl Proof {
             return Err(format!("{package} has no program {program}").into());
         }
         let mut cargo = Command::new("cargo");
-        cargo.args(["build", "--quiet", "--release", "-p", package, "--bin", program]);
+        cargo.args(["build", "--quiet", "--release", "-p", package, "--bins"]);
         if !cargo.current_dir(self.root()).stdin(Stdio::null()).status()?.success() {
             return Err(format!("{package} does not build").into());
         }
