@@ -43,6 +43,20 @@ pub(crate) struct Db {
     burying: bool,
 }
 
+/// How a transaction is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct How {
+    /// On the disk before it is answered: for what must survive a power cut, which ends all leases.
+    pub(crate) durable: bool,
+    /// It gives a lock back, for which room is kept on a full disk.
+    pub(crate) gives: bool,
+}
+
+impl How {
+    pub(crate) const LEASE: Self = Self { durable: false, gives: false };
+    pub(crate) const DURABLE: Self = Self { durable: true, gives: false };
+}
+
 /// What the file says of itself, read in every transaction.
 struct Head {
     last: u64,
@@ -132,7 +146,7 @@ impl Db {
             self.connection.prepare_cached("SELECT id, boot, compatible, last, high_water FROM state")?;
         let mut rows = query.query([])?;
         let Some(row) = rows.next()? else {
-            return Err(Fail::protocol(Code::CORRUPT, "the file no longer says what it is"));
+            return Err(Fail::damaged("the file no longer says what it is"));
         };
         if row.get_ref(0)?.as_str().ok() != Some(&self.id) {
             return Err(
@@ -154,7 +168,7 @@ impl Db {
     /// `work` may run again: after another process was in the way, and after the durable mark was raised.
     pub(crate) fn write<T>(
         &mut self,
-        durable: bool,
+        how: How,
         gone: Gone<'_>,
         mut work: impl FnMut(&mut Round<'_>) -> Result<T>,
     ) -> Result<T> {
@@ -162,7 +176,7 @@ impl Db {
         self.writes += 1;
         let (mut made_room, mut reopened) = (false, false);
         loop {
-            match self.attempt(durable, gone, &mut work) {
+            match self.attempt(how.durable, gone, &mut work) {
                 Ok(Attempt::Done(answer, letters)) => {
                     self.deliver(letters);
                     self.bury();
@@ -173,9 +187,12 @@ impl Db {
                     self.reopen()?;
                     reopened = true;
                 }
-                // The log may be written again from its start, where it takes no more room.
                 Err(fail) if fail.is(StoreErrorKind::Full) && !made_room => {
-                    self.checkpoint("PASSIVE")?;
+                    if how.gives {
+                        self.lives.dir().spend_room();
+                    }
+                    // Then the log is written again from its start, where it takes no more room.
+                    let _ = self.checkpoint("PASSIVE");
                     made_room = true;
                 }
                 Err(fail) => return Err(fail),
@@ -398,7 +415,7 @@ impl Db {
 
     /// Drops from a line what is over, and wakes who comes next.
     pub(crate) fn sweep(&mut self, name: &LockName) -> Result<()> {
-        self.write(false, &|| false, |round| round.step(name, None, |_, _, _| ()))
+        self.write(How::LEASE, &|| false, |round| round.step(name, None, |_, _, _| ()))
     }
 
     /// Removes lives that were found over: their rows on every name first, since a life whose file is missing
@@ -464,7 +481,7 @@ fn is_absent(line: &Line) -> bool {
 
 /// A name as it was kept.
 pub(crate) fn parse_name(text: &str) -> Result<LockName> {
-    LockName::parse(text).map_err(|error| Fail::protocol(Code::CORRUPT, error.to_string()))
+    LockName::parse(text).map_err(|error| Fail::damaged(error.to_string()))
 }
 
 fn failed_commit(error: rusqlite::Error) -> Fail {

@@ -33,6 +33,19 @@ impl Fail {
         Self::new(StoreErrorKind::Protocol, message).code(code)
     }
 
+    /// What is not ours is left alone.
+    pub(crate) fn foreign(message: impl Into<String>) -> Self {
+        Self::protocol(Code::FOREIGN, message).help("it was left as it is: name another path")
+    }
+
+    /// What was ours, and was damaged by somebody or something.
+    pub(crate) fn damaged(message: impl Into<String>) -> Self {
+        Self::protocol(Code::CORRUPT, message).help(
+            "nothing was changed; if a copy was restored over it, its old -wal and -shm must go; else restore or \
+             remove it while nobody uses it",
+        )
+    }
+
     pub(crate) fn io(doing: impl fmt::Display, error: rustix::io::Errno) -> Self {
         use rustix::io::Errno;
         let kind = match error {
@@ -93,12 +106,6 @@ pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
 impl From<rusqlite::Error> for Fail {
     fn from(error: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode;
-        let damaged = |text: &str| {
-            Self::protocol(Code::CORRUPT, text).help(
-                "nothing was changed; look at it with `sqlite3 FILE 'PRAGMA integrity_check'`, and restore or \
-                 remove it while nobody uses it",
-            )
-        };
         let busy = is_busy(&error);
         let fail = match error.sqlite_error_code() {
             _ if busy => Self::new(StoreErrorKind::Unavailable, "another process keeps writing to the file")
@@ -118,8 +125,8 @@ impl From<rusqlite::Error> for Fail {
                 Self::new(StoreErrorKind::Denied, "the file, its -wal or its -shm cannot be opened")
                     .help("the file, its -wal and -shm and their directory must be writable to us")
             }
-            Some(ErrorCode::DatabaseCorrupt) => damaged("the file is damaged"),
-            Some(ErrorCode::NotADatabase) => damaged("this is not a SQLite file").code(Code::FOREIGN),
+            Some(ErrorCode::DatabaseCorrupt) => Self::damaged("the file is damaged"),
+            Some(ErrorCode::NotADatabase) => Self::foreign("this is not a SQLite file"),
             Some(ErrorCode::SystemIoFailure) if is_no_space(&error) => {
                 Self::new(StoreErrorKind::Full, "no space is left for the file")
             }

@@ -168,7 +168,7 @@ fn check_rights(path: &Path, settings: &Settings, stat: &Stat) -> Result<Sharing
             return Err(denied("the file is a symbolic link".to_owned())
                 .help("name the file itself: a link could be turned to another file while locks are held"));
         }
-        _ => return Err(Fail::protocol(Code::FOREIGN, "this is not a file")),
+        _ => return Err(Fail::foreign("this is not a file")),
     }
     let mode = Mode::from_raw_mode(stat.st_mode);
     if mode.contains(Mode::WOTH) {
@@ -192,7 +192,7 @@ fn check_rights(path: &Path, settings: &Settings, stat: &Stat) -> Result<Sharing
 /// Whether it is ours, read without leaving a trace in a file that is not.
 fn check_contents(path: &Path, size: i64) -> Result<()> {
     if size == 0 {
-        return Err(foreign("the file is empty, so it was not made by Leasehold"));
+        return Err(Fail::foreign("the file is empty, so it was not made by Leasehold"));
     }
     let uri = format!("file:{}?immutable=1", escaped(path));
     let flags =
@@ -200,13 +200,9 @@ fn check_contents(path: &Path, size: i64) -> Result<()> {
     let looker = Connection::open_with_flags(uri, flags)?;
     let found: i32 = looker.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     if found != APPLICATION_ID {
-        return Err(foreign("the file is a database of another program"));
+        return Err(Fail::foreign("the file is a database of another program"));
     }
     Ok(())
-}
-
-fn foreign(message: &str) -> Fail {
-    Fail::protocol(Code::FOREIGN, message).help("it was left as it is: name another path")
 }
 
 /// The path as SQLite's URIs want it.
@@ -231,6 +227,8 @@ fn connect(path: &Path) -> Result<Connection> {
     // A short `run` must not pay for two fsyncs when it ends.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    // Otherwise a prepared statement may be planned anew for each value that is bound to it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 
@@ -245,6 +243,12 @@ fn prepare(
     lives: &RunDir,
     size: i64,
 ) -> Result<String> {
+    let state = State::read(connection)?;
+    if connection.is_readonly("main")? {
+        return Err(Fail::new(StoreErrorKind::Denied, "the file or its file system is read-only")
+            .help("the file, its -wal and -shm and their directory must be writable to us"));
+    }
+    // Only now, since it writes.
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         return Err(Fail::new(
@@ -253,8 +257,7 @@ fn prepare(
         ));
     }
     connection.pragma_update(None, "synchronous", "NORMAL")?;
-    let state = State::read(connection)?;
-    let current = state.is_current(schema, boot, identity);
+    let current = state.is_current(schema, boot, identity)?;
     if !current || size < SMALL {
         check_damage(connection)?;
     }
@@ -277,10 +280,7 @@ fn check_damage(connection: &Connection) -> Result<()> {
     if found == "ok" {
         return Ok(());
     }
-    Err(Fail::protocol(Code::CORRUPT, format!("the file is damaged ({found})")).help(
-        "nothing was changed; if a copy was restored over it, its old -wal and -shm must go; else restore or \
-         remove it while nobody uses it",
-    ))
+    Err(Fail::damaged(format!("the file is damaged ({found})")))
 }
 
 /// Makes the file, all at once: whoever sees it sees it whole. Says whether it was us.
@@ -301,6 +301,7 @@ fn create(path: &Path, settings: &Settings, time: &HostTime, schema: Schema) -> 
         // Made beforehand, they have the right group from their first moment on.
         make(&beside(path, "-wal"), sharing)?;
         make(&beside(path, "-shm"), sharing)?;
+        lives.save_room();
         rustix::fs::rename(&hidden, path).map_err(fail)?;
         let parent = path.parent().unwrap_or(Path::new("/"));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

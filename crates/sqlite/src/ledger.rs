@@ -6,7 +6,7 @@ use leasehold_core::{
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::db::parse_name;
+use crate::db::{How, parse_name};
 use crate::fail;
 use crate::rows::wall_after;
 use crate::store::SqliteStore;
@@ -21,7 +21,7 @@ impl Ledger for SqliteStore {
         let asked = mark.clone();
         self.ask(Op::Ledger, Some(&mark.name), move |db, gone| {
             let Mark { kind, name, key, by, text, lasting, age: _ } = &asked;
-            db.write(true, gone, |round| {
+            db.write(How::DURABLE, gone, |round| {
                 let now = to_sql(round.at.boot.as_nanos());
                 if let Some(standing) = find_mark(round.connection, *kind, name, key, now)? {
                     return Ok(MarkOutcome::Already(Box::new(standing)));
@@ -70,7 +70,7 @@ impl Ledger for SqliteStore {
     async fn unmark(&self, kind: MarkKind, name: &LockName, key: &str) -> Result<bool> {
         let (asked, key) = (name.clone(), key.to_owned());
         self.ask(Op::Ledger, Some(name), move |db, gone| {
-            db.write(true, gone, |round| {
+            db.write(How::DURABLE, gone, |round| {
                 let stood =
                     find_mark(round.connection, kind, &asked, &key, to_sql(round.at.boot.as_nanos()))?;
                 let mut delete = round
@@ -87,7 +87,7 @@ impl Ledger for SqliteStore {
         let asked = record.clone();
         self.ask(Op::Ledger, Some(&record.name), move |db, gone| {
             let Record { kind, name, by, text, age: _ } = &asked;
-            db.write(false, gone, |round| {
+            db.write(How::LEASE, gone, |round| {
                 let mut insert = round.connection.prepare_cached(
                     "INSERT INTO record (kind, name, made_by, text, made, made_wall) VALUES (?, ?, ?, ?, ?, ?)",
                 )?;

@@ -38,7 +38,7 @@
 //! |---|---|---|
 //! | `FILE` | the database | 0600, with `?group=` 0660 |
 //! | `FILE-wal`, `FILE-shm` | SQLite's log, and memory that its users share | the same |
-//! | `FILE-run/` | the lives of the clients: a FIFO and a socket each | 0700, with `?group=` 0770 |
+//! | `FILE-run/` | the lives of the clients, a FIFO and a socket each; room for a full disk | 0700, with `?group=` 0770 |
 //!
 //! Least rights: write access to the directory of the file and to these files. Whoever may write to them may
 //! take any lock away. A file that everybody may write to, and one behind a symbolic link, is refused.

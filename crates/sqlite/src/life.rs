@@ -23,6 +23,10 @@ use crate::schema::random_id;
 /// So many foreign lives are kept open for asking again; asking one that is not costs three calls more.
 const MOST_OPEN: usize = 64;
 
+/// Room on the disk that is kept for giving locks back.
+const RESERVE: &str = "reserve";
+const RESERVED: u64 = 256 << 10;
+
 /// With whom files are shared: nobody, or a group.
 pub(crate) type Sharing = Option<Gid>;
 
@@ -115,6 +119,21 @@ impl RunDir {
         rustix::fs::chmodat(&self.fd, file, mode, AtFlags::empty())
     }
 
+    /// Keeps some room on the disk, so that a lock can be given back when there is no more.
+    pub(crate) fn save_room(&self) {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(fd) = rustix::fs::openat(&self.fd, RESERVE, flags, Mode::RUSR | Mode::WUSR) else { return };
+        // Where there is no room now, there may be some when somebody tidies up again.
+        if self.share(RESERVE).and_then(|()| allocate(&fd)).is_err() {
+            self.spend_room();
+        }
+    }
+
+    /// Gives the room back; says whether there was any.
+    pub(crate) fn spend_room(&self) -> bool {
+        rustix::fs::unlinkat(&self.fd, RESERVE, AtFlags::empty()).is_ok()
+    }
+
     /// Opens a life to look at it.
     pub(crate) fn watch(&self, life: &str) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -162,6 +181,16 @@ impl RunDir {
     pub(crate) fn file_name(path: &Path) -> OsString {
         path.file_name().unwrap_or_default().to_owned()
     }
+}
+
+#[cfg(target_os = "linux")]
+fn allocate(fd: &OwnedFd) -> rustix::io::Result<()> {
+    rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::empty(), 0, RESERVED)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allocate(fd: &OwnedFd) -> rustix::io::Result<()> {
+    rustix::io::write(fd, &[0; RESERVED as usize]).map(drop)
 }
 
 /// Whether the life behind this descriptor is over: nobody holds its lock any more.

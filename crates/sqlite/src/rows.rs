@@ -1,7 +1,7 @@
 //! A line of claims, from rows and back: what changed is written, and nothing else.
 
 use leasehold_core::{
-    BootTime, ClaimId, Code, Held, Line, LockName, Member, Note, Owner, Share, Shut, Token, Tombstone, Turn,
+    BootTime, ClaimId, Held, Line, LockName, Member, Note, Owner, Share, Shut, Token, Tombstone, Turn,
 };
 use rusqlite::{Connection, Row, params};
 
@@ -103,8 +103,7 @@ fn turn_of(number: i64) -> Result<Turn> {
 }
 
 fn damaged(what: &str) -> Fail {
-    Fail::protocol(Code::CORRUPT, format!("a {what} in the file cannot be one"))
-        .help("somebody else wrote to the file; restore or remove it while nobody uses it")
+    Fail::damaged(format!("a {what} in the file cannot be one"))
 }
 
 fn unsigned(number: i64) -> u64 {

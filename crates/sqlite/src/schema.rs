@@ -76,12 +76,6 @@ impl Schema {
              VALUES (1, ?, ?, ?, ?, ?, ?, 0, ?)",
             params![random_id()?, compatible, machine_id(), boot_id()?, device, inode, high_water],
         )?;
-        // Pages that are already paid for: a release must work on a full disk.
-        connection.execute_batch(
-            "CREATE TABLE reserve (bytes BLOB) STRICT;
-             INSERT INTO reserve VALUES (zeroblob(65536));
-             DROP TABLE reserve;",
-        )?;
         Ok(())
     }
 }
@@ -111,18 +105,18 @@ impl State {
         );
         match read.optional() {
             Ok(Some(state)) => Ok(state),
-            Ok(None) => Err(Fail::protocol(Code::CORRUPT, "the file does not say what it is")),
+            Ok(None) => Err(Fail::damaged("the file does not say what it is")),
             Err(error) if is_missing_table(&error) => {
-                Err(Fail::protocol(Code::FOREIGN, "the tables in the file are not Leasehold's")
-                    .because(error))
+                Err(Fail::foreign("the tables in the file are not Leasehold's").because(error))
             }
             Err(error) => Err(error.into()),
         }
     }
 
     /// Whether nothing has to be done before the file is used.
-    pub(crate) fn is_current(&self, schema: Schema, boot: &str, identity: Identity) -> bool {
-        self.schema >= schema.number() && self.boot == boot && self.identity == identity
+    pub(crate) fn is_current(&self, schema: Schema, boot: &str, identity: Identity) -> Result<bool> {
+        schema.check(self.compatible)?;
+        Ok(self.schema >= schema.number() && self.boot == boot && self.identity == identity)
     }
 
     /// Brings a file of an older layout, of an earlier boot or from another place up to the present one. The
@@ -215,4 +209,97 @@ pub(crate) fn random_id() -> Result<String> {
         Fail::new(leasehold_core::StoreErrorKind::Unexpected, format!("no random bytes: {error}"))
     })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use leasehold_core::{
+        Claim, ClaimId, Clock, Leave, LockName, Note, Owner, Renew, Renewal, Share, State, Store, StoreUrl,
+        Tenure, Turn,
+    };
+
+    use super::*;
+    use crate::SqliteStore;
+
+    const FIRST: Step = Step { sql: include_str!("schema.sql"), compatible: 1 };
+    /// What a later version may do: a column more, which those before do not know of.
+    const ADDITIVE: Schema = Schema(&[
+        FIRST,
+        Step { sql: "ALTER TABLE member ADD COLUMN colour TEXT NOT NULL DEFAULT 'red'", compatible: 1 },
+    ]);
+    /// What those before would misread.
+    const BREAKING: Schema =
+        Schema(&[FIRST, Step { sql: "ALTER TABLE member RENAME COLUMN until TO till", compatible: 2 }]);
+
+    fn url(home: &tempfile::TempDir) -> StoreUrl {
+        format!("sqlite:{}", home.path().join("locks.db").display()).parse().unwrap()
+    }
+
+    fn open(url: &StoreUrl, schema: Schema) -> leasehold_core::Result<SqliteStore> {
+        SqliteStore::open_as(url, Clock::system(), schema)
+    }
+
+    fn claim() -> Claim {
+        Claim {
+            name: LockName::parse("a").unwrap(),
+            id: ClaimId::random().unwrap(),
+            owner: Owner::default(),
+            share: Share::EXCLUSIVE,
+            turn: Turn::Now,
+            ttl: Duration::from_secs(30),
+            note: Note::NONE,
+            tokens: 1,
+            seen: None,
+            proposed: None,
+            not_after: None,
+        }
+    }
+
+    async fn holds(store: &SqliteStore, claim: &Claim) -> bool {
+        matches!(store.claim(claim).await.unwrap().state, State::Granted(_))
+    }
+
+    #[tokio::test]
+    async fn two_versions_that_understand_each_other_exclude_each_other() {
+        let home = tempfile::tempdir().unwrap();
+        let url = url(&home);
+        // In the middle of a rolling upgrade: the old one is running, and holds something.
+        let old = open(&url, Schema::PRESENT).unwrap();
+        let mine = claim();
+        assert!(holds(&old, &mine).await);
+        let new = open(&url, ADDITIVE).unwrap();
+        let theirs = claim();
+        assert!(!holds(&new, &theirs).await, "the old one holds it");
+        let renew = Renew {
+            claim: Arc::new(mine.clone()),
+            tenure: Tenure { count: 1, token: leasehold_core::Token::new(1).unwrap(), note: Note::NONE },
+        };
+        assert!(matches!(old.renew(&[renew]).await[0], Ok(Renewal::Kept { .. })));
+        old.release(&mine.name, mine.id, Leave::Open).await.unwrap();
+        assert!(holds(&new, &theirs).await);
+        assert!(!holds(&old, &claim()).await, "the new one holds it");
+        // One that starts now, of the old version, too.
+        let late = open(&url, Schema::PRESENT).unwrap();
+        assert!(!holds(&late, &claim()).await);
+        new.release(&theirs.name, theirs.id, Leave::Open).await.unwrap();
+        assert!(holds(&late, &claim()).await);
+    }
+
+    #[tokio::test]
+    async fn a_version_that_would_misread_the_file_is_told_so_even_while_it_runs() {
+        let home = tempfile::tempdir().unwrap();
+        let url = url(&home);
+        let old = open(&url, Schema::PRESENT).unwrap();
+        assert!(holds(&old, &claim()).await);
+        // The upgrade itself; what the later version does with it is its own business.
+        drop(open(&url, BREAKING).unwrap());
+        let error = old.claim(&claim()).await.unwrap_err();
+        assert_eq!(error.code(), Code::NEWER_SCHEMA, "{error}");
+        let error = open(&url, Schema::PRESENT).unwrap_err();
+        assert_eq!(error.code(), Code::NEWER_SCHEMA, "{error}");
+        assert!(error.help().unwrap().contains("update"), "{error}");
+    }
 }

@@ -14,7 +14,7 @@ use leasehold_core::{
 use tokio::task::JoinHandle;
 
 use crate::config::Settings;
-use crate::db::{Db, View};
+use crate::db::{Db, How, View};
 use crate::fail::{self, Fail};
 use crate::notice::{Commits, Ends};
 use crate::retry::Gone;
@@ -169,7 +169,7 @@ impl Store for SqliteStore {
         let (state, cursor, at) = self
             .ask(Op::Claim, Some(&claim.name), move |db, gone| {
                 let life = db.lives.mine()?;
-                let done = db.write(false, gone, |round| {
+                let done = db.write(How::LEASE, gone, |round| {
                     round.step(&asked.name, Some(asked.id), |line, at, counter| {
                         let state = line.claim(at, &asked, counter, Some(life.clone()));
                         adopt(line, asked.id, &life);
@@ -245,7 +245,7 @@ impl Store for SqliteStore {
             let done = self
                 .ask(Op::Renew, name, move |db, gone| {
                     let life = db.lives.mine()?;
-                    db.write(false, gone, |round| {
+                    db.write(How::LEASE, gone, |round| {
                         let renew = |Renew { claim, tenure }: &Renew| {
                             round.step(&claim.name, Some(claim.id), |line, at, _| {
                                 let renewal = line.renew(at, claim.id, tenure);
@@ -268,10 +268,10 @@ impl Store for SqliteStore {
     async fn release(&self, name: &LockName, id: ClaimId, leave: Leave) -> Result<Release> {
         let asked = name.clone();
         // A closure outlives a power cut, a free name need not.
-        let durable = matches!(leave, Leave::Closed { .. });
+        let how = How { durable: matches!(leave, Leave::Closed { .. }), gives: true };
         self.ask(Op::Release, Some(name), move |db, _| {
             // Even when nobody waits for the answer any more: somebody waits for the lock.
-            let done = db.write(durable, &|| false, |round| {
+            let done = db.write(how, &|| false, |round| {
                 round.step(&asked, Some(id), |line, at, _| line.release(at.boot, id, leave.clone()))
             });
             db.tidy_seldom();

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use crate::db::{Db, parse_name};
+use crate::db::{Db, How, parse_name};
 use crate::fail::Result;
 use crate::time::to_sql;
 
@@ -46,7 +46,7 @@ impl Db {
         for name in names {
             self.sweep(&parse_name(&name)?)?;
         }
-        self.write(false, &|| false, |round| {
+        self.write(How::LEASE, &|| false, |round| {
             let now = to_sql(round.at.boot.as_nanos());
             let connection = round.connection;
             connection.prepare_cached("DELETE FROM tombstone WHERE until <= ?")?.execute([now])?;
@@ -57,6 +57,7 @@ impl Db {
             trim.execute([MOST_RECORDS, now.saturating_sub(DAY_NANOS)])?;
             Ok(())
         })?;
+        self.lives.dir().save_room();
         self.lives.find_over();
         self.bury();
         if idle {

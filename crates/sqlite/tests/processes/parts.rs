@@ -2,33 +2,80 @@
 
 use leasehold_core::{Clock, Leave, Release, Store, Turn};
 
-use crate::stage::{acquire, claim, listen, open, part, say};
+use crate::stage::{acquire, claim, connection, listen, open, part, say};
 
 #[tokio::test]
 async fn player() {
     let Some((part, words)) = part() else { return };
-    let store = open(words[0].as_ref());
-    let mine = claim("a", Turn::Any);
+    let path = words[0].as_ref();
     match part.as_str() {
+        // Holds one lock until told otherwise.
         "hold" => {
+            let (store, mine) = (open(path), claim("a", Turn::Any));
             let grant = acquire(&store, &mine).await;
             say(&grant.token.to_string());
             listen();
             assert_eq!(store.release(&mine.name, mine.id, Leave::Open).await.unwrap(), Release::Released);
             say("released");
+        }
+        // Takes turns, and tells when it gave its turn away.
+        "ping" => {
+            let store = open(path);
+            loop {
+                let mine = claim("a", Turn::Fifo);
+                acquire(&store, &mine).await;
+                say("held");
+                if listen().is_empty() {
+                    return;
+                }
+                let now = Clock::system().now().as_nanos();
+                store.release(&mine.name, mine.id, Leave::Open).await.unwrap();
+                say(&now.to_string());
+            }
+        }
+        // Claims and releases without end.
+        "work" => {
+            let store = open(path);
+            say("working");
+            loop {
+                let mine = claim("a", Turn::Any);
+                acquire(&store, &mine).await;
+                store.release(&mine.name, mine.id, Leave::Open).await.unwrap();
+            }
+        }
+        // Opens a file that many others open at this moment, and holds a lock once.
+        "race" => {
+            say("ready");
+            listen();
+            let (store, mine) = (open(path), claim("a", Turn::Any));
+            let grant = acquire(&store, &mine).await;
+            store.release(&mine.name, mine.id, Leave::Open).await.unwrap();
+            store.close().await.unwrap();
+            say(&format!("{} {}", store.created(), grant.token));
             listen();
         }
-        "ping" => loop {
-            let mine = claim("a", Turn::Fifo);
-            acquire(&store, &mine).await;
-            say("held");
-            if listen().is_empty() {
-                return;
-            }
-            let now = Clock::system().now().as_nanos();
-            store.release(&mine.name, mine.id, Leave::Open).await.unwrap();
-            say(&now.to_string());
-        },
+        // Another program that keeps a transaction open.
+        "hog" => {
+            let hog = connection(path);
+            hog.execute_batch("BEGIN IMMEDIATE").unwrap();
+            say("writing");
+            listen();
+            std::thread::sleep(std::time::Duration::from_secs(3));
+            hog.execute_batch("COMMIT").unwrap();
+            let again = listen();
+            say("ended");
+            assert_eq!(again, "for ever");
+            hog.execute_batch("BEGIN IMMEDIATE").unwrap();
+            say("writing");
+            listen();
+        }
+        // Another program that changes the file.
+        "sql" => {
+            connection(path).execute_batch(&words[1].replace('\t', "\n")).unwrap();
+            say("done");
+        }
         other => panic!("no part {other}"),
     }
+    // Whoever started us may have gone: the test program would fail to tell it that all went well.
+    std::process::exit(0);
 }

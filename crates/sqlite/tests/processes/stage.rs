@@ -1,5 +1,4 @@
 //! What the tests share: claims, and processes that are this test program again.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -7,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, ClaimId, Clock, Grant, LockName, Note, Owner, Share, Standing, State, Store, StoreUrl, Turn,
+    Claim, ClaimId, Grant, LockName, Note, Owner, Share, Standing, State, Store, StoreUrl, Turn,
 };
 use leasehold_sqlite::SqliteStore;
 
@@ -68,14 +67,19 @@ pub(crate) async fn acquire(store: &SqliteStore, claim: &Claim) -> Grant {
     tokio::time::timeout(LONG, done).await.expect("nobody held it for ever")
 }
 
-/// Waits for a condition.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let clock = Clock::system();
-    let last = clock.now().after(LONG);
-    while !holds() {
-        assert!(clock.now() < last, "{what} never came true");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+/// Does something to the file in another process: closing a second connection in this one is SQLite's business,
+/// but so it is as it would be.
+pub(crate) fn sql(path: &Path, text: &str) {
+    let mut other = Player::start("sql", &[path.to_str().unwrap(), &text.replace('\n', "\t")]);
+    assert_eq!(other.hear(), "done");
+    other.ends_well();
+}
+
+/// A connection such as any other program has.
+pub(crate) fn connection(path: &Path) -> rusqlite::Connection {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.busy_timeout(LONG).unwrap();
+    connection
 }
 
 /// Another process: this test program, told to play a part.
