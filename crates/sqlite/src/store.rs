@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Code, Cursor, Error, Expiry, Fencing, Leave, Ledger, LockName,
+    Capabilities, Claim, ClaimId, Clock, Code, Cursor, Error, Expiry, Fencing, Leave, Ledger, Line, LockName,
     Minting, Op, Queueing, Reach, Release, Renew, Renewal, Result, Ruling, Shares, Snapshot, Standing, Store,
     StoreErrorKind, StoreUrl, Wake, Watch,
 };
@@ -32,7 +32,16 @@ const PAGE: usize = 1000;
 ///
 /// See the [crate] for what it promises and what it cannot.
 #[derive(Clone)]
-pub struct SqliteStore(Arc<Shared>);
+pub struct SqliteStore(Arc<Shared>, Ties);
+
+/// What ends the leases of a client, besides their ttl.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ties {
+    /// The end of its process.
+    Life,
+    /// Nothing.
+    None,
+}
 
 struct Shared {
     worker: Worker,
@@ -82,7 +91,8 @@ impl SqliteStore {
         });
         let (worker, time, created) = opened.map_err(|fail| fail.into_error(Op::Open, None, &label))?;
         let (receiver, pid) = (Mutex::default(), std::process::id());
-        Ok(Self(Arc::new(Shared { worker, time, waits, receiver, settings, label, created, pid })))
+        let shared = Shared { worker, time, waits, receiver, settings, label, created, pid };
+        Ok(Self(Arc::new(shared), Ties::Life))
     }
 
     /// Whether the file did not exist and was made when this store was opened.
@@ -95,6 +105,13 @@ impl SqliteStore {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.settings.path
+    }
+
+    /// The same store, for leases that outlive this process: what is granted through it ends by its ttl, or when
+    /// somebody releases it by its id, and not with the process that asked.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self(self.0.clone(), Ties::None)
     }
 
     /// Has a job done by the database thread.
@@ -165,14 +182,14 @@ impl Store for SqliteStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        let asked = claim.clone();
+        let (asked, ties) = (claim.clone(), self.1);
         let (state, cursor, at) = self
             .ask(Op::Claim, Some(&claim.name), move |db, gone| {
                 let life = db.lives.mine()?;
                 let done = db.write(How::LEASE, gone, |round| {
                     round.step(&asked.name, Some(asked.id), |line, at, counter| {
                         let state = line.claim(at, &asked, counter, Some(life.clone()));
-                        adopt(line, asked.id, &life);
+                        tie(line, asked.id, &life, ties);
                         (state, line.watch(asked.id).cursor(), at)
                     })
                 });
@@ -244,13 +261,11 @@ impl Store for SqliteStore {
             let name = part.first().map(|renew| &renew.claim.name).filter(|_| part.len() == 1);
             let done = self
                 .ask(Op::Renew, name, move |db, gone| {
-                    let life = db.lives.mine()?;
                     db.write(How::LEASE, gone, |round| {
                         let renew = |Renew { claim, tenure }: &Renew| {
+                            // Whoever renews need not be who lives behind it: `renew` in a script ends at once.
                             round.step(&claim.name, Some(claim.id), |line, at, _| {
-                                let renewal = line.renew(at, claim.id, tenure);
-                                adopt(line, claim.id, &life);
-                                renewal
+                                line.renew(at, claim.id, tenure)
                             })
                         };
                         owned.iter().map(renew).collect::<fail::Result<Vec<_>>>()
@@ -312,12 +327,13 @@ impl Store for SqliteStore {
     }
 }
 
-/// Whoever asks for a claim lives behind it from now on: it may have come from another process, by its id.
-fn adopt(line: &mut leasehold_core::Line, id: ClaimId, life: &Arc<str>) {
-    if let Some(member) = line.members.iter_mut().find(|member| member.id == id)
-        && member.life.as_ref() != Some(life)
-    {
-        member.life = Some(life.clone());
+/// Whoever stated a claim last lives behind it. A waiter needs a life in any case: by it he is woken.
+fn tie(line: &mut Line, id: ClaimId, life: &Arc<str>, ties: Ties) {
+    if let Some(member) = line.members.iter_mut().find(|member| member.id == id) {
+        let life = (ties == Ties::Life || member.held.is_none()).then_some(life);
+        if member.life.as_ref() != life {
+            member.life = life.cloned();
+        }
     }
 }
 

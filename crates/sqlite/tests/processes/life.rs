@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Clock, Leave, State, Store, Turn};
+use leasehold_core::{ClaimId, Clock, Leave, Release, State, Store, Turn};
 
-use crate::stage::{Player, claim, granted, open};
+use crate::stage::{Player, claim, granted, name, open};
 
 #[tokio::test]
 async fn a_killed_holder_frees_its_lease_at_once() {
@@ -65,4 +65,47 @@ async fn a_release_wakes_a_waiter_of_another_process() {
     other.kill();
     took.sort();
     println!("woken and granted: median {:?}, longest {:?}", took[100], took[199]);
+}
+
+#[tokio::test]
+async fn a_detached_lease_outlives_its_process_and_ends_by_its_id() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("locks.db");
+    let mut other = Player::start("detach", &[path.to_str().unwrap()]);
+    let id = u128::from_str_radix(&other.hear(), 16).unwrap();
+    other.ends_well();
+    let store = open(&path);
+    let busy = store.claim(&claim("a", Turn::Now)).await.unwrap();
+    assert!(matches!(busy.state, State::Waiting { .. }), "nobody lives behind it, and still it holds");
+    let id = ClaimId::from_bytes(id.to_be_bytes());
+    assert_eq!(store.release(&name("a"), id, Leave::Open).await.unwrap(), Release::Released);
+    granted(&store.claim(&claim("a", Turn::Now)).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_frozen_waiter_with_a_full_mailbox_keeps_nobody_up_and_hears_of_its_turn() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("locks.db");
+    let store = open(&path);
+    let mine = claim("a", Turn::Now);
+    granted(&store.claim(&mine).await.unwrap());
+    let mut other = Player::start("hold", &[path.to_str().unwrap()]);
+    let clock = Clock::system();
+    while store.inspect(&mine.name).await.unwrap().waiters.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    other.signal(rustix::process::Signal::STOP);
+    // More changes than a mailbox holds, each of them news to the first waiter.
+    let start = clock.now();
+    for _ in 0..40 {
+        let waiter = claim("a", Turn::Any);
+        store.claim(&waiter).await.unwrap();
+        store.release(&waiter.name, waiter.id, Leave::Open).await.unwrap();
+    }
+    store.release(&mine.name, mine.id, Leave::Open).await.unwrap();
+    let took = clock.now().since(start);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    other.signal(rustix::process::Signal::CONT);
+    other.hear();
+    other.kill();
 }

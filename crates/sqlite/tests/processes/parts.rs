@@ -18,6 +18,12 @@ async fn player() {
             assert_eq!(store.release(&mine.name, mine.id, Leave::Open).await.unwrap(), Release::Released);
             say("released");
         }
+        // Takes a lease for others, and ends.
+        "detach" => {
+            let (store, mine) = (open(path).detached(), claim("a", Turn::Any));
+            acquire(&store, &mine).await;
+            say(&format!("{:x}", u128::from_be_bytes(mine.id.to_bytes())));
+        }
         // Takes turns, and tells when it gave its turn away.
         "ping" => {
             let store = open(path);

@@ -135,6 +135,10 @@ impl Player {
         writeln!(self.input, "{line}").unwrap();
     }
 
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// kill -9.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
