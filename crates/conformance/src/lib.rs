@@ -32,6 +32,7 @@ mod cases;
 mod chaos;
 mod client;
 mod failure;
+pub mod faults;
 mod history;
 mod need;
 mod polls;

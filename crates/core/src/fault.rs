@@ -69,7 +69,7 @@ pub fn picked(name: &str) -> bool {
     PICKED.get_or_init(|| std::env::var("LEASEHOLD_FAULT").ok()).as_deref() == Some(name)
 }
 
-/// Whether the named [planted fault](crate::fault) is to be committed now; the word `false` in normal builds.
+/// Whether the named [planted fault](mod@crate::fault) is to be committed now; the word `false` in normal builds.
 #[cfg(leasehold_faults)]
 #[macro_export]
 macro_rules! fault {
@@ -78,7 +78,7 @@ macro_rules! fault {
     };
 }
 
-/// Whether the named [planted fault](crate::fault) is to be committed now; the word `false` in normal builds.
+/// Whether the named [planted fault](mod@crate::fault) is to be committed now; the word `false` in normal builds.
 #[cfg(not(leasehold_faults))]
 #[macro_export]
 macro_rules! fault {

@@ -442,7 +442,7 @@ impl Line {
         Renewal::Kept { ttl: *ttl, server_time: Some(at.wall) }
     }
 
-    /// What a renewal by "set with a ttl" does to a lease that is gone: only a [planted fault](crate::fault)
+    /// What a renewal by "set with a ttl" does to a lease that is gone: only a [planted fault](mod@crate::fault)
     /// comes here.
     fn forge(&mut self, at: Moment, id: ClaimId, tenure: &Tenure) -> Renewal {
         let now = at.boot;

@@ -1,0 +1,66 @@
+//! Which test must fail for which planted fault of the core.
+//!
+//! A build with `RUSTFLAGS="--cfg leasehold_faults"` holds the faults, and `LEASEHOLD_FAULT` picks one. Each is run
+//! against the test that is named here; a fault that no test catches is a promise that nobody checks.
+
+/// Each fault, and what must fail while it is committed: the package, its test target, and the test's name.
+///
+/// The test command reads this table as text, four strings to a row.
+pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
+    ("clock_monotonic", "leasehold-core", "boot_clock", "time_counts_on_while_the_machine_sleeps"),
+    ("rule_ignores_line", "leasehold-core", "conformance", "c03_no_newcomer_passes_a_line_in_strict_order"),
+    ("claim_twice_granted", "leasehold-core", "conformance", "c01_a_released_id_is_spent"),
+    ("repeat_prolongs", "leasehold-core", "conformance", "c01_a_repeat_prolongs_nothing"),
+    ("try_leaves_place", "leasehold-core", "conformance", "c02_a_failed_try_leaves_no_place"),
+    ("token_per_tenure", "leasehold-core", "conformance", "c04_tokens_rise_across_releases"),
+    (
+        "token_follows_wall",
+        "leasehold-core",
+        "conformance",
+        "c04_tokens_rise_although_the_wall_clock_steps_back",
+    ),
+    ("renew_creates", "leasehold-core", "conformance", "c08_a_renewal_never_creates"),
+    ("renew_without_asking", "leasehold-core", "conformance", "c08_a_renewal_of_what_was_released_is_lost"),
+    ("release_ignores_id", "leasehold-core", "conformance", "c12_nobody_else_releases_a_lease"),
+    (
+        "release_without_tombstone",
+        "leasehold-core",
+        "conformance",
+        "c11_a_claim_overtaken_by_its_own_release_is_never_granted",
+    ),
+    ("place_never_lapses", "leasehold-core", "conformance", "c09_a_dead_waiter_costs_two_seconds"),
+    (
+        "grant_never_short",
+        "leasehold-core",
+        "conformance",
+        "c09_a_waiter_that_died_with_its_grant_costs_its_short_ttl",
+    ),
+    ("wake_nobody", "leasehold-core", "conformance", "c05_a_release_during_the_wait_ends_it"),
+    ("expiry_wakes_nobody", "leasehold-core", "conformance", "c06_a_wait_ends_when_the_lease_ahead_runs_out"),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn each_fault_of_the_core_is_caught_by_a_case_that_there_is() {
+        let mut faults = HashSet::new();
+        for (fault, _, target, filter) in CAUGHT {
+            assert!(faults.insert(*fault), "{fault} is there twice");
+            let known = *target != "conformance" || crate::cases::all().any(|case| case.name == *filter);
+            assert!(known, "{fault} is to be caught by {filter}, which is no case");
+        }
+    }
+
+    #[cfg(leasehold_faults)]
+    #[test]
+    fn each_fault_is_planted() {
+        for (fault, ..) in CAUGHT {
+            let planted = leasehold_core::fault::PLANTED.iter().any(|planted| planted.name == *fault);
+            assert!(planted, "{fault} is not planted");
+        }
+    }
+}
