@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::{
-    BootTime, Claim, ClaimId, Clock, LockName, Note, Owner, PLACE_LIFE, Share, Store, Turn,
+    BootTime, Capabilities, Claim, ClaimId, Clock, LockName, Note, Owner, PLACE_LIFE, Share, Store, Turn,
 };
 
 use crate::client::Client;
@@ -19,16 +19,25 @@ use crate::{Check, Failure, Fixture, Subject};
 /// Into how many steps the time is cut in which something should happen.
 const STEPS: u32 = 50;
 
-/// How a subject is asked for a fresh store, whatever its type.
-pub(crate) type Factory = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Check<Fixture>>>> + Send + Sync>;
+type Fresh = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Check<Fixture>>>> + Send + Sync>;
 
-/// Forgets the type of a subject.
-pub(crate) fn factory(subject: impl Subject) -> Factory {
-    let subject = Arc::new(subject);
-    Arc::new(move || {
-        let subject = Arc::clone(&subject);
-        Box::pin(async move { subject.fresh().await })
-    })
+/// How a subject is asked for a fresh store, whatever its type, and what that store can really do.
+#[derive(Clone)]
+pub(crate) struct Factory {
+    fresh: Fresh,
+    pub(crate) really: Arc<dyn Fn(Capabilities) -> Capabilities + Send + Sync>,
+}
+
+impl Factory {
+    /// Forgets the type of a subject, and believes what its store says of itself.
+    pub(crate) fn new(subject: impl Subject) -> Self {
+        let subject = Arc::new(subject);
+        let fresh = move || -> Pin<Box<dyn Future<Output = Check<Fixture>>>> {
+            let subject = Arc::clone(&subject);
+            Box::pin(async move { subject.fresh().await })
+        };
+        Self { fresh: Arc::new(fresh), really: Arc::new(|told| told) }
+    }
 }
 
 /// What a case works with.
@@ -50,10 +59,11 @@ pub(crate) struct Bench {
 impl Bench {
     /// Sets up a fresh store.
     pub(crate) async fn set_up(factory: &Factory, calls: &OpenCalls) -> Check<Self> {
-        let fixture = factory().await.map_err(|failure| failure.during("setting up a fresh store"))?;
+        let fixture =
+            (factory.fresh)().await.map_err(|failure| failure.during("setting up a fresh store"))?;
         let Fixture { store, second, clock, guard } = fixture;
         let offer = Offer {
-            capabilities: store.capabilities(),
+            capabilities: (factory.really)(store.capabilities()),
             ledger: store.ledger().is_some(),
             second: second.is_some(),
             clock: clock.clone(),
@@ -61,7 +71,7 @@ impl Bench {
         let watch = |inner| Client(Arc::new(Watched { inner, calls: calls.clone() }) as Arc<dyn Store>);
         let two = watch(second.unwrap_or_else(|| Arc::clone(&store)));
         let one = watch(store);
-        let (factory, calls, clock) = (Arc::clone(factory), calls.clone(), clock.unwrap_or_default());
+        let (factory, calls, clock) = (factory.clone(), calls.clone(), clock.unwrap_or_default());
         // Ids must not meet those of another process that tests the same server.
         let salt = fastrand::u64(..);
         Ok(Self { one, two, offer, clock, factory, calls, ids: AtomicU64::new(1), salt, _guard: guard })

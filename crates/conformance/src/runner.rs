@@ -8,22 +8,21 @@ use std::time::Duration;
 use leasehold_core::Capabilities;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::bench::{Bench, Factory, factory};
+use crate::bench::{Bench, Factory};
 use crate::cases::{self, Case};
 use crate::need::Offer;
 use crate::watched::OpenCalls;
 use crate::{Check, Failure, LINES, Subject};
 
-/// After this a case counts as hung. It bounds what a broken store costs, and measures nothing.
+/// After this a case counts as hung, unless it was told to go on for many rounds, each of which may take the
+/// second. It bounds what a broken store costs, and measures nothing.
 const DEADLINE: Duration = Duration::from_secs(120);
-
-type Override = Arc<dyn Fn(Capabilities) -> Capabilities + Send + Sync>;
+const DEADLINE_OF_ROUND: Duration = Duration::from_secs(20);
 
 /// The suite for one store.
 pub struct Suite {
     name: String,
     factory: Factory,
-    really: Override,
     broken: Vec<(&'static str, &'static str)>,
 }
 
@@ -31,15 +30,14 @@ impl Suite {
     /// The suite for the store of this name.
     #[must_use]
     pub fn new(name: &str, subject: impl Subject) -> Self {
-        let (name, factory) = (name.to_owned(), factory(subject));
-        Self { name, factory, really: Arc::new(|told| told), broken: Vec::new() }
+        Self { name: name.to_owned(), factory: Factory::new(subject), broken: Vec::new() }
     }
 
-    /// Corrects what the store says it can do, for a server that is known to be broken. It chooses the cases;
-    /// the store itself goes on saying what it says.
+    /// Corrects what the store says it can do, for a server that is known to be broken. It chooses the cases, and
+    /// what they ask for.
     #[must_use]
     pub fn really(mut self, really: impl Fn(Capabilities) -> Capabilities + Send + Sync + 'static) -> Self {
-        self.really = Arc::new(really);
+        self.factory.really = Arc::new(really);
         self
     }
 
@@ -60,8 +58,6 @@ impl Suite {
             // Every case would fail for this reason, and says so itself.
             Err(failure) => return self.fail_all(&failure),
         };
-        let capabilities = (self.really)(offer.capabilities);
-        let offer = Offer { capabilities, ..offer };
         let skips = self.skips(&offer);
         let table = table(&self.name, &skips);
         if skipped_only {
@@ -76,7 +72,7 @@ impl Suite {
         // One case of many under nextest: the table would be printed for each.
         let quiet = arguments.list || arguments.exact;
         let trials = skips.into_iter().map(|(case, skipped)| {
-            let factory = Arc::clone(&self.factory);
+            let factory = self.factory.clone();
             let run = move || match skipped {
                 Some(why) => {
                     eprintln!("skipped: {why}");
@@ -112,36 +108,42 @@ impl Suite {
 
 impl std::fmt::Debug for Suite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { name, factory: _, really: _, broken } = self;
+        let Self { name, factory: _, broken } = self;
         f.debug_struct("Suite").field("name", name).field("broken", broken).finish_non_exhaustive()
     }
 }
 
 /// What the store offers, asked of one that is thrown away.
 fn probe(factory: &Factory) -> Check<Offer> {
-    let factory = Arc::clone(factory);
+    let factory = factory.clone();
     let probing =
-        move |calls: OpenCalls| runtime_for(async move { Ok(Bench::set_up(&factory, &calls).await?.offer) });
-    on_own_thread("probe", probing)
+        move |calls: OpenCalls| block_on(async move { Ok(Bench::set_up(&factory, &calls).await?.offer) });
+    on_own_thread("probe", deadline(), probing)
 }
 
 fn run(case: &'static Case, factory: Factory) -> Check {
-    on_own_thread(case.name, move |calls| {
-        runtime_for(async move {
+    on_own_thread(case.name, deadline(), move |calls| {
+        block_on(async move {
             let bench = Bench::set_up(&factory, &calls).await?;
             (case.run)(&bench).await
         })
     })
 }
 
-fn runtime_for<T>(future: impl Future<Output = Check<T>>) -> Check<T> {
+fn block_on<T>(future: impl Future<Output = Check<T>>) -> Check<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
+}
+
+fn deadline() -> Duration {
+    let rounds = u32::try_from(crate::seed::rounds(1)).unwrap_or(u32::MAX);
+    DEADLINE.max(DEADLINE_OF_ROUND.saturating_mul(rounds))
 }
 
 /// Runs on a thread of its own, which is left behind when it hangs: also a store that blocks its thread must
 /// not hang the suite.
 fn on_own_thread<T: Send + 'static>(
     name: &str,
+    deadline: Duration,
     work: impl FnOnce(OpenCalls) -> Check<T> + Send + 'static,
 ) -> Check<T> {
     let calls = OpenCalls::default();
@@ -153,10 +155,10 @@ fn on_own_thread<T: Send + 'static>(
             drop(done.send(work(calls)));
         })?
     };
-    match end.recv_timeout(DEADLINE) {
+    match end.recv_timeout(deadline) {
         Ok(outcome) => outcome,
         Err(RecvTimeoutError::Timeout) => {
-            Err(Failure::new(format!("hung for {DEADLINE:?}, {}", calls.tell())))
+            Err(Failure::new(format!("hung for {deadline:?}, {}", calls.tell())))
         }
         Err(RecvTimeoutError::Disconnected) => match at_work.join() {
             Err(panic) => std::panic::resume_unwind(panic),
@@ -182,4 +184,50 @@ fn table(name: &str, skips: &[(&'static Case, Option<&'static str>)]) -> String 
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{MemoryStore, Store};
+
+    use super::*;
+    use crate::Fixture;
+    use crate::watched::Watched;
+
+    #[test]
+    fn a_case_that_hangs_fails_and_says_where() {
+        let hangs = |calls: OpenCalls| {
+            block_on(async move {
+                let store = Watched { inner: Arc::new(MemoryStore::new()), calls };
+                let name = leasehold_core::LockName::parse("nobody")?;
+                let cursor = store.inspect(&name).await?.cursor;
+                Ok(store.changed(&name, &cursor).await?)
+            })
+        };
+        let failure = on_own_thread("hangs", Duration::from_millis(200), hangs).unwrap_err();
+        assert_eq!(failure.to_string(), "hung for 200ms, in changed(\"nobody\")");
+        let blocks = |_: OpenCalls| loop {
+            std::thread::park();
+        };
+        let failure = on_own_thread::<()>("blocks", Duration::from_millis(200), blocks).unwrap_err();
+        assert_eq!(failure.to_string(), "hung for 200ms, in no call to the store");
+    }
+
+    #[test]
+    fn no_store_dodges_without_a_word() {
+        let suite = Suite::new("meek", || async { Ok(Fixture::new(MemoryStore::new())) })
+            .really(|told| Capabilities { closing: false, ..told })
+            .known_broken("c15_looking_leaves_no_trace", "it writes when it is read");
+        let offer = probe(&suite.factory).unwrap();
+        let table = table(&suite.name, &suite.skips(&offer));
+        for told in [
+            "  c13_a_shut_name_lets_nobody_in: it cannot keep a name shut",
+            "  c15_looking_leaves_no_trace: it writes when it is read",
+            "  close_gives_nothing_back: its subject gives no second client",
+            "  line 13 of the contract is not looked at",
+        ] {
+            assert!(table.lines().any(|line| line == told), "{told:?} is not in\n{table}");
+        }
+        assert!(!table.contains("line 14"), "{table}");
+    }
 }

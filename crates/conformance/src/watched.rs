@@ -25,7 +25,11 @@ impl OpenCalls {
     pub(crate) fn tell(&self) -> String {
         let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let calls: Vec<&str> = open.iter().map(|(_, what)| what.as_str()).collect();
-        if calls.is_empty() { "in no call to the store".to_owned() } else { calls.join(", and in ") }
+        if calls.is_empty() {
+            "in no call to the store".to_owned()
+        } else {
+            format!("in {}", calls.join(" and "))
+        }
     }
 }
 
