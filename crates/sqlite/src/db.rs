@@ -2,9 +2,8 @@
 
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
-use std::time::Duration;
 
-use leasehold_core::{ClaimId, Code, Counter, Line, LockName, Moment, Ruling, StoreErrorKind, Watch};
+use leasehold_core::{Code, Counter, Line, LockName, Moment, Ruling, StoreErrorKind, Watch};
 use rusqlite::Connection;
 
 use crate::config::Settings;
@@ -12,13 +11,12 @@ use crate::fail::{Fail, Result};
 use crate::file::{self, Identity, Opened};
 use crate::life::Lives;
 use crate::retry::{Gone, patiently};
+use crate::round::{Round, is_absent};
 use crate::rows;
 use crate::schema::{HIGH_WATER_AHEAD, Schema};
 use crate::time::{HostTime, to_sql};
-use crate::wake::{Called, Letter, Waits, Word, sender};
+use crate::wake::{Letter, Waits, sender};
 
-/// For how long a waiter that does not empty its full mailbox is tried again.
-const MOST_TRIES: u32 = 250;
 /// So many lives in the way of a waiter are watched at most; a timer watches the rest.
 const MOST_WATCHED: usize = 8;
 
@@ -33,14 +31,14 @@ pub(crate) struct Db {
     id: String,
     boot: String,
     pub(crate) lives: Lives,
-    waits: Arc<Waits>,
-    sender: UnixDatagram,
+    pub(crate) waits: Arc<Waits>,
+    pub(crate) sender: UnixDatagram,
     /// Messages to full mailboxes.
-    pending: Vec<(Letter, u32)>,
+    pub(crate) pending: Vec<(Letter, u32)>,
     /// Transactions that wrote since somebody tidied up.
     pub(crate) writes: u32,
     /// Set while dead lives are removed, which finds them dead again.
-    burying: bool,
+    pub(crate) burying: bool,
 }
 
 /// How a transaction is done.
@@ -61,16 +59,6 @@ impl How {
 struct Head {
     last: u64,
     high_water: u64,
-}
-
-/// One transaction that writes.
-pub(crate) struct Round<'a> {
-    pub(crate) connection: &'a Connection,
-    pub(crate) time: &'a HostTime,
-    pub(crate) at: Moment,
-    lives: &'a Lives,
-    counter: Counter,
-    letters: Vec<Letter>,
 }
 
 /// What became of an attempt at a transaction.
@@ -390,71 +378,6 @@ impl Db {
         }
     }
 
-    fn deliver(&mut self, letters: Vec<Letter>) {
-        let mut dead = Vec::new();
-        for letter in letters {
-            if self.lives.is_mine(&letter.to) {
-                self.waits.tell(letter.called, letter.word);
-                continue;
-            }
-            match self.lives.dir().send(&self.sender, &letter.to, &letter.to_bytes()) {
-                Ok(()) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    self.pending.push((letter, 0))
-                }
-                Err(_) if self.lives.is_over(&letter.to) => dead.push(letter.name),
-                // It cannot be told; it asks again by itself when it refreshes its place.
-                Err(_) => {}
-            }
-        }
-        // Whose turn had come is dead: the next one must not wait for its place to lapse.
-        for name in dead {
-            let _ = self.sweep(&name);
-        }
-    }
-
-    /// Drops from a line what is over, and wakes who comes next.
-    pub(crate) fn sweep(&mut self, name: &LockName) -> Result<()> {
-        self.write(How::LEASE, &|| false, |round| round.step(name, None, |_, _, _| ()))
-    }
-
-    /// Removes lives that were found over: their rows on every name first, since a life whose file is missing
-    /// counts as living. Whoever waits for those names is woken.
-    pub(crate) fn bury(&mut self) {
-        if std::mem::replace(&mut self.burying, true) {
-            return;
-        }
-        for life in self.lives.take_over() {
-            if self.sweep_life(&life).is_ok_and(|()| !self.lives.is_mine(&life)) {
-                self.lives.dir().bury(&life);
-            }
-        }
-        // Found again while their rows went.
-        self.lives.take_over();
-        self.burying = false;
-    }
-
-    fn sweep_life(&mut self, life: &str) -> Result<()> {
-        let names = self.read(&|| false, |db, _| {
-            let mut query =
-                db.connection.prepare_cached("SELECT DISTINCT name FROM member WHERE life = ?")?;
-            let names = query.query_map([life], |row| row.get(0))?;
-            Ok(names.collect::<rusqlite::Result<Vec<String>>>()?)
-        })?;
-        names.iter().try_for_each(|name| self.sweep(&parse_name(name)?))
-    }
-
-    /// Tries full mailboxes again. Says when to come back.
-    pub(crate) fn retry_letters(&mut self) -> Option<Duration> {
-        let dir = self.lives.dir().clone();
-        self.pending.retain_mut(|(letter, tries)| {
-            *tries += 1;
-            let sent = dir.send(&self.sender, &letter.to, &letter.to_bytes());
-            *tries < MOST_TRIES && sent.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
-        });
-        (!self.pending.is_empty()).then_some(Duration::from_millis(2))
-    }
-
     /// Ends our life, keeps it as long as it holds something, and closes the file.
     pub(crate) fn close(mut self) -> Result<()> {
         let now = self.time.now();
@@ -474,11 +397,6 @@ impl Db {
     }
 }
 
-/// Whether no row says which version the line has.
-fn is_absent(line: &Line) -> bool {
-    line.members.is_empty() && line.shut.is_none()
-}
-
 /// A name as it was kept.
 pub(crate) fn parse_name(text: &str) -> Result<LockName> {
     LockName::parse(text).map_err(|error| Fail::damaged(error.to_string()))
@@ -488,42 +406,4 @@ fn failed_commit(error: rusqlite::Error) -> Fail {
     let fail = Fail::from(error);
     // A log that could not be extended holds no commit. After any other failure it may.
     if fail.is(StoreErrorKind::Full) || fail.busy { fail } else { fail.unknown() }
-}
-
-impl Round<'_> {
-    /// One step on the line of a name: swept before, its waiters woken after the commit.
-    pub(crate) fn step<T>(
-        &mut self,
-        name: &LockName,
-        id: Option<ClaimId>,
-        rule: impl FnOnce(&mut Line, Moment, &mut Counter) -> T,
-    ) -> Result<T> {
-        let mut before = rows::load(self.connection, name, id)?;
-        if is_absent(&before) {
-            before.version = self.at.boot.as_nanos();
-        }
-        let mut line = before.clone();
-        line.sweep(self.at.boot, |member| member.life.as_ref().is_some_and(|life| self.lives.is_over(life)));
-        let answer = rule(&mut line, self.at, &mut self.counter);
-        rows::save(self.connection, name, &before, &line, self.time)?;
-        if line.version != before.version {
-            self.address(name, &before, &line);
-        }
-        Ok(answer)
-    }
-
-    /// Whom a change concerns: whose turn has come, whose claim is gone, and the first of those who now have
-    /// somebody else in their way.
-    fn address(&mut self, name: &LockName, before: &Line, after: &Line) {
-        let letter = |member: &leasehold_core::Member, word| {
-            let (to, called) = (member.life.clone()?, Called::of(member.id));
-            Some(Letter { to, called, word, name: name.clone() })
-        };
-        let stays = |old: &&leasehold_core::Member| after.members.iter().any(|new| new.id == old.id);
-        let gone = before.members.iter().filter(|old| !stays(old));
-        self.letters.extend(gone.filter_map(|member| letter(member, Word::Go)));
-        self.letters.extend(after.ready().filter_map(|member| letter(member, Word::Go)));
-        let first = after.members.iter().find(|member| member.held.is_none());
-        self.letters.extend(first.and_then(|member| letter(member, Word::Look)));
-    }
 }
