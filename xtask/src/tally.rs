@@ -18,10 +18,11 @@ impl Tally {
         let mut sum = Self::default();
         for line in output.lines() {
             let line = plain(line);
-            let line = line.trim_start();
+            // At the very start of the line: nextest quotes what a failed test said, and that ends with such a
+            // line of its own, indented.
             if let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|l| l.split_once(". ")) {
                 sum.add_counts(counts);
-            } else if line.starts_with("Summary [")
+            } else if line.trim_start().starts_with("Summary [")
                 && let Some((_, counts)) = line.split_once(" run: ")
             {
                 sum.add_counts(counts);
@@ -91,7 +92,7 @@ mod tests {
         let cargo = "running 3 tests\ntest result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; \
                      finished in 0.00s\ntest result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 7 filtered out";
         assert_eq!(Tally::of(cargo), Tally { passed: 4, failed: 2, skipped: 1 });
-        let nextest = "     Summary [   0.003s] 5 tests run: 2 passed (1 slow), 1 failed, 1 timed out, 1 exec failed, \
+        let nextest = "    test result: FAILED. 0 passed; 1 failed; 0 ignored\n     Summary [   0.003s] 5 tests run: 2 passed (1 slow), 1 failed, 1 timed out, 1 exec failed, \
                        6 skipped";
         assert_eq!(Tally::of(nextest), Tally { passed: 2, failed: 3, skipped: 6 });
         assert_eq!(Tally::of("     Summary [   0.010s] 1 test run: 1 passed, 0 skipped").passed, 1);

@@ -23,6 +23,9 @@ const AT_LEAST: usize = 10;
 /// A fault may well make a test wait for ever, and that counts as caught.
 const DEADLINE: Duration = Duration::from_secs(180);
 
+/// For the second build of most crates.
+const BUILD_DEADLINE: Duration = Duration::from_secs(1800);
+
 /// A row of the table: with this fault, these tests must fail.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Catch {
@@ -44,15 +47,22 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let catches = catches(&table)?;
     session.problems.extend(disagreements(&planted, &catches));
     prove_normal_build(session)?;
-    let sound = tests_of(&catches);
-    for catch in &sound {
-        must_pass(session, catch)?;
+    // By itself: what does not build would else be told once for each test.
+    let targets: BTreeSet<_> = catches.iter().map(|catch| (&catch.package, &catch.target)).collect();
+    for (package, target) in targets {
+        let line = with_faults(session.context, package, target, &["--no-run"]).deadline(BUILD_DEADLINE);
+        if !session.must(&line)? {
+            return Ok(());
+        }
     }
-    if !session.problems.is_empty() {
-        // A test that fails anyway catches nothing.
-        return Ok(());
+    let mut sound = BTreeSet::new();
+    for test in tests_of(&catches) {
+        if must_pass(session, &test)? {
+            sound.insert(test);
+        }
     }
-    for catch in &catches {
+    // A test that fails anyway catches nothing.
+    for catch in catches.iter().filter(|catch| sound.contains(&catch.test())) {
         must_fail(session, catch)?;
     }
     prove_search(session)?;
@@ -106,43 +116,54 @@ fn disagreements(planted: &BTreeSet<String>, catches: &[Catch]) -> Vec<String> {
 
 /// The tests that catch anything, once each.
 fn tests_of(catches: &[Catch]) -> BTreeSet<Catch> {
-    catches.iter().map(|catch| Catch { fault: String::new(), ..catch.clone() }).collect()
+    catches.iter().map(Catch::test).collect()
 }
 
 impl Catch {
-    /// The line that runs its tests, in a build with all faults in it and this one, if any, picked.
+    /// Its tests, with no fault picked.
+    fn test(&self) -> Self {
+        Self { fault: String::new(), ..self.clone() }
+    }
+
+    /// The line that runs its tests, with this fault picked, if one.
     fn line(&self, context: &Context) -> Line {
         let Self { fault, package, target, filter } = self;
-        // Its profile ends what hangs after half a minute, and the first failure is enough.
-        let runner = if context.nextest { "nextest run --profile faults" } else { "test" };
-        let line = Line::cargo(runner).args(["-p", package, "--all-features"]);
-        let line = if target == "lib" { line.args(["--lib"]) } else { line.args(["--test", target]) };
-        let line = line.args(["--", filter]).deadline(DEADLINE);
-        let line = line.env("CARGO_TARGET_DIR", context.target().join("faults").to_string_lossy());
-        let flags = std::env::var("RUSTFLAGS").map(|flags| flags + " ").unwrap_or_default();
-        let line = line.env("RUSTFLAGS", format!("{flags}--cfg leasehold_faults"));
+        let line = with_faults(context, package, target, &["--", filter]).deadline(DEADLINE);
+        let line = line.path(context.tools().folder());
         if fault.is_empty() { line } else { line.env(VARIABLE, fault) }
     }
 }
 
+/// The line that runs a test target in a build with all faults in it.
+fn with_faults(context: &Context, package: &str, target: &str, more: &[&str]) -> Line {
+    // Its profile ends what hangs after half a minute, and the first failure is enough.
+    let runner = if context.nextest { "nextest run --profile faults" } else { "test" };
+    let line = Line::cargo(runner).args(["-p", package, "--all-features"]);
+    let line = if target == "lib" { line.args(["--lib"]) } else { line.args(["--test", target]) };
+    let line = line.args(more.iter().copied());
+    let line = line.env("CARGO_TARGET_DIR", context.target().join("faults").to_string_lossy());
+    let flags = std::env::var("RUSTFLAGS").map(|flags| flags + " ").unwrap_or_default();
+    line.env("RUSTFLAGS", format!("{flags}--cfg leasehold_faults"))
+}
+
 /// With no fault picked the tests pass, and are there at all.
-fn must_pass(session: &mut Session<'_>, catch: &Catch) -> Result<()> {
+fn must_pass(session: &mut Session<'_>, catch: &Catch) -> Result<bool> {
     let line = catch.line(session.context);
-    // The first of them builds everything.
-    let line = line.deadline(DEADLINE * 10).path(session.context.tools().folder());
     let outcome = session.observe(&line)?;
     let tally = Tally::of(&outcome.output);
     if outcome.ended != Ended::Well {
         session.fail(&line, "it fails with no fault picked\n", &outcome.output);
-    } else if tally.passed == 0 {
+        return Ok(false);
+    }
+    if tally.passed == 0 {
         session.fail(&line, "it runs no test at all\n", &outcome.output);
     }
-    Ok(())
+    Ok(tally.passed > 0)
 }
 
 /// With the fault picked they fail: as tests, not as a build.
 fn must_fail(session: &mut Session<'_>, catch: &Catch) -> Result<()> {
-    let line = catch.line(session.context).path(session.context.tools().folder());
+    let line = catch.line(session.context);
     let outcome = session.observe(&line)?;
     let caught = match outcome.ended {
         Ended::Well => false,
