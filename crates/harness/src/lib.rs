@@ -2,4 +2,24 @@
 //!
 //! Not published. It starts the programs of this package itself and ends each by its process id.
 
+use std::path::PathBuf;
+
+pub mod fight;
+pub mod handover;
 pub mod puppet;
+
+use puppet::Trouble;
+
+/// A program of this package, beside the one that runs.
+///
+/// # Errors
+///
+/// When it was not built.
+pub fn beside(name: &str) -> Result<PathBuf, Trouble> {
+    let program = std::env::current_exe()?.with_file_name(name);
+    if program.exists() {
+        Ok(program)
+    } else {
+        Err(format!("build the whole package: no {name} here").into())
+    }
+}

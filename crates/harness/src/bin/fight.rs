@@ -1,0 +1,69 @@
+//! Lets many processes fight for one SQLite lock while holders are killed and frozen, and checks what happened.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use leasehold_conformance::check_history;
+use leasehold_harness::fight::{Fight, fight};
+use leasehold_harness::handover::{handovers, quantile};
+use leasehold_harness::puppet::Trouble;
+
+/// Many processes fight for one SQLite lock; holders and waiters are killed and frozen at random.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// How many processes at once.
+    #[arg(long, default_value_t = 200)]
+    processes: u32,
+    /// For how long.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// The ttl, in milliseconds.
+    #[arg(long, default_value_t = 1000)]
+    ttl_ms: u64,
+    /// How long each holds it at the most, in microseconds.
+    #[arg(long, default_value_t = 2000)]
+    hold_us: u64,
+    /// Keep strict order.
+    #[arg(long)]
+    fair: bool,
+    /// Where to leave the database and the histories, in a new folder.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Trouble> {
+    let Arguments { processes, seconds, ttl_ms, hold_us, fair, keep, seed } = Arguments::parse();
+    let folder = tempfile::tempdir()?;
+    let place = keep.as_deref().unwrap_or(folder.path());
+    std::fs::create_dir_all(place)?;
+    let plan = Fight {
+        contender: leasehold_harness::beside("contender")?,
+        processes,
+        lasting: Duration::from_secs(seconds),
+        ttl: Duration::from_millis(ttl_ms),
+        hold: Duration::from_micros(hold_us),
+        fair,
+        disturbed: true,
+        seed,
+    };
+    let fought = fight(&plan, place).await?;
+    let report = check_history(&fought.history);
+    println!("{report}");
+    let times = handovers(&fought.history);
+    println!(
+        "killed {}, frozen {}; {} changes of process: p50 {:.2?}, p99 {:.2?}; left in the store: {}; the watcher \
+         missed its time by {:.0?} at the most",
+        fought.kills,
+        fought.freezes,
+        times.len(),
+        quantile(&times, 0.5),
+        quantile(&times, 0.99),
+        fought.orphans,
+        fought.starved,
+    );
+    fought.judge(&report, seconds)
+}
