@@ -37,6 +37,23 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
     ),
     ("wake_nobody", "leasehold-core", "conformance", "c05_a_release_during_the_wait_ends_it"),
     ("expiry_wakes_nobody", "leasehold-core", "conformance", "c06_a_wait_ends_when_the_lease_ahead_runs_out"),
+    ("validity_from_reply", "leasehold", "trouble", "validity_counts_from_before_the_request_was_sent"),
+    ("lost_comes_back", "leasehold", "trouble", "an_answer_that_comes_after_the_end_brings_nothing_back"),
+    ("no_release_on_drop", "leasehold", "engine", "a_dropped_lease_is_given_back"),
+    ("retry_with_new_id", "leasehold", "trouble", "a_lost_answer_is_cured_by_asking_again_with_the_same_id"),
+    (
+        "renew_on_user_thread",
+        "leasehold",
+        "engine",
+        "a_program_that_blocks_its_only_thread_for_five_ttl_keeps_its_lease",
+    ),
+    (
+        "hand_on_same_token",
+        "leasehold",
+        "engine",
+        "tasks_of_one_process_hand_a_lease_on_each_with_a_higher_token",
+    ),
+    ("hand_on_for_ever", "leasehold", "engine", "hand_on_leaves_other_processes_their_turn"),
 ];
 
 #[cfg(test)]
