@@ -21,7 +21,9 @@ use crate::{
 /// 1. **Idempotent in the id.** Two claims with one id are one claim: asked again while waiting it says where it
 ///    stands and refreshes its place; asked again while held it repeats the grant, with what is left of it. A
 ///    repeat prolongs nothing. A waiter whose place is gone takes a new one at the end. An id is granted at most
-///    once in its life: what was released or lost answers [`State::Spent`](crate::State::Spent).
+///    once in its life: what was released or lost answers [`State::Spent`](crate::State::Spent). (A store may
+///    forget that after [`TOMBSTONE_LIFE`](crate::TOMBSTONE_LIFE), and after the ttl besides where it was held;
+///    a repeat that comes later still gets a new grant with a higher token.)
 /// 2. **[`Turn::Now`](crate::Turn::Now) leaves nothing** behind when it is not granted.
 /// 3. **Exclusion.** Never two admitted against the rule, and no queued claim is overtaken by a later one that
 ///    stands in the line too. ([`Turn::Any`](crate::Turn::Any) lets a newcomer take a *free* name, but not past
