@@ -74,22 +74,22 @@ pub(crate) struct Global {
     #[arg(short, long, global = true, value_name = "URL|NAME")]
     pub(crate) store: Option<String>,
     /// Put names under a prefix, for example one per environment [env: LEASEHOLD_NAMESPACE]
-    #[arg(long, global = true, value_name = "NS")]
+    #[arg(long, global = true, value_name = "NS", hide_short_help = true)]
     pub(crate) namespace: Option<String>,
     /// Refuse a store that cannot lock that widely: host or fleet [env: LEASEHOLD_SCOPE]
-    #[arg(long, global = true, value_name = "SCOPE", value_parser = Scope::from_str)]
+    #[arg(long, global = true, value_name = "SCOPE", value_parser = Scope::from_str, hide_short_help = true)]
     pub(crate) scope: Option<Scope>,
     /// Longest silence to accept from the store [default: 5s] [env: LEASEHOLD_TIMEOUT]
-    #[arg(long, global = true, value_name = "DUR", value_parser = some_time, allow_hyphen_values = true)]
+    #[arg(long, global = true, value_name = "DUR", value_parser = some_time, hide_short_help = true)]
     pub(crate) timeout: Option<Duration>,
     /// Read this file before the usual ones [env: LEASEHOLD_CONFIG]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     pub(crate) config: Option<PathBuf>,
     /// Machine output, one object per line [env: LEASEHOLD_JSON]
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Colour: auto, always or never; NO_COLOR and CLICOLOR_FORCE are obeyed too
-    #[arg(long, global = true, value_name = "WHEN", value_parser = Color::from_str, default_value = "auto", hide_default_value = true)]
+    #[arg(long, global = true, value_name = "WHEN", value_parser = Color::from_str, default_value = "auto", hide_default_value = true, hide_short_help = true)]
     pub(crate) color: Color,
     /// Errors only; -qq: nothing, exit code only
     #[arg(short, long, global = true, action = ArgAction::Count)]
@@ -98,7 +98,7 @@ pub(crate) struct Global {
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Take any name of 1 to 512 bytes without control characters
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub(crate) raw_name: bool,
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct RunArgs {
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     /// Wait in the queue, at most so long; without it, a busy lock is skipped
-    #[arg(short, long, help_heading = "When it is busy", value_name = "DUR|forever", value_parser = Wait::from_str, allow_hyphen_values = true)]
+    #[arg(short, long, help_heading = "When it is busy", value_name = "DUR|forever", value_parser = Wait::from_str)]
     pub(crate) wait: Option<Wait>,
     /// Strict order of arrival: nobody who came later goes first
     #[arg(long, help_heading = "When it is busy")]
@@ -119,10 +119,10 @@ pub(crate) struct RunArgs {
     #[arg(long, help_heading = "When it is busy", value_name = "skip|fail", value_parser = OnBusy::from_str)]
     pub(crate) busy: Option<OnBusy>,
     /// If this machine dies, others get in after this long [default: 30s]
-    #[arg(long, help_heading = "How long", value_name = "DUR", value_parser = some_ttl, allow_hyphen_values = true)]
+    #[arg(long, help_heading = "How long", value_name = "DUR", value_parser = some_ttl)]
     pub(crate) ttl: Option<Duration>,
     /// Time between TERM and KILL, taken from inside the lease [default: 10s, at most a third of ttl]
-    #[arg(long, help_heading = "When things go wrong", value_name = "DUR", value_parser = parse_duration, allow_hyphen_values = true)]
+    #[arg(long, help_heading = "When things go wrong", value_name = "DUR", value_parser = parse_duration)]
     pub(crate) grace: Option<Duration>,
     /// Store unreachable at the start: exit 69 [default] · exit 0 · run without a lock
     #[arg(long, help_heading = "When things go wrong", value_name = "fail|skip|run", value_parser = StoreDown::from_str)]
@@ -209,4 +209,46 @@ fn some_ttl(text: &str) -> Result<Duration, ConfigError> {
 
 fn too_short(message: &str, help: &str) -> ConfigError {
     ConfigError::new(message).code(leasehold::Code::VALUE).help(help)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_flag_has_help_and_a_key_of_the_file() {
+        let grammar = Cli::command();
+        let run = grammar.find_subcommand("run").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let accepted = |table: &str, key: &str| {
+            let path = folder.path().join("config.toml");
+            // A value of no type that any key takes: what is asked is whether the key is known.
+            std::fs::write(&path, format!("{table}{key} = [[1]]\n")).unwrap();
+            let flags = leasehold::config::Overrides { config: Some(path), ..Default::default() };
+            let error = leasehold::config::Config::load(flags).unwrap_err();
+            !error.message.contains("unknown field")
+        };
+        // What belongs to one call and not to a machine has no key.
+        let of_one_call = ["config", "json", "color", "quiet", "verbose", "raw-name", "help", "version"];
+        for (table, command) in [("", &grammar), ("[run]\n", run)] {
+            for flag in command.get_arguments().filter(|flag| !flag.is_positional()) {
+                let name = flag.get_long().unwrap();
+                assert!(
+                    flag.get_help().is_some_and(|help| help.to_string().len() > 10),
+                    "--{name} has no help"
+                );
+                if !of_one_call.contains(&name) {
+                    assert!(accepted(table, &name.replace('-', "_")), "--{name} has no key in the file");
+                }
+            }
+        }
+        assert!(!accepted("[run]\n", "nothing"), "the test must be able to fail");
+    }
+
+    #[test]
+    fn the_grammar_is_sound() {
+        Cli::command().debug_assert();
+    }
 }

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::config::{Config, Scope, StoreChoice, Wait, exact};
-use leasehold::{Clock, Code, Error, Lease, Leasehold, Reach, Result, Scheme};
+use leasehold::{
+    Clock, Code, Error, Lease, Leasehold, Op, Reach, Result, Scheme, StoreError, StoreErrorKind,
+};
 
 use crate::failure::Failure;
 use crate::human;
@@ -74,9 +77,32 @@ pub(crate) async fn acquire(client: &Leasehold, plan: &Plan) -> Result<Lease> {
         lock = lock.fair();
     }
     match wait {
-        None => lock.attempt().await,
+        // A store that is silent is asked again, which takes as long again; who does not wait is told in time.
+        None => match tokio::time::timeout(plan.store.timeout.value, lock.attempt()).await {
+            Ok(answer) => answer,
+            Err(_) => Err(silent(client, plan)),
+        },
         Some(Wait::For(longest)) => lock.acquire_within(*longest).await,
         Some(Wait::Forever) => lock.acquire().await,
+    }
+}
+
+fn silent(client: &Leasehold, plan: &Plan) -> Error {
+    let waited = exact(plan.store.timeout.value);
+    StoreError::new(StoreErrorKind::Unavailable, Op::Claim, client.store())
+        .about(&plan.name)
+        .saying(format!("no answer in {waited}"))
+        .help("--timeout accepts a longer silence")
+        .into()
+}
+
+/// Gives back what was given up on the way, places in line above all, and closes the store; for so long at most.
+/// What a silent store does not hear of lapses there by itself.
+pub(crate) async fn close(client: Leasehold, most: Duration, talk: Talk) {
+    match tokio::time::timeout(most, client.close()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => talk.explain(format_args!("closing the store: {error}")),
+        Err(_) => talk.explain(format_args!("closing the store: no answer in {}", exact(most))),
     }
 }
 
@@ -103,5 +129,5 @@ pub(crate) fn failure(error: &Error, effect: &str, during_run: bool) -> Failure 
 /// Whether the store cannot be reached, as against refusing us or not being ours: only that may be skipped, or
 /// run without.
 pub(crate) fn is_down(error: &Error) -> bool {
-    matches!(error, Error::Store(store) if store.kind == leasehold::StoreErrorKind::Unavailable)
+    matches!(error, Error::Store(store) if store.kind == StoreErrorKind::Unavailable)
 }

@@ -18,19 +18,21 @@ use crate::{exit, hold, settings};
 
 const NOTHING_SHOWN: &str = "nothing is known of the locks in it";
 
-async fn open(config: &Config, name: Option<&str>, talk: Talk) -> Result<Leasehold, Failure> {
+/// The client, and how long to wait for its close.
+async fn open(config: &Config, name: Option<&str>, talk: Talk) -> Result<(Leasehold, Duration), Failure> {
     let choice = config.store(name)?;
     let listener = Arc::new(Listener::new(talk));
-    hold::open(config, &choice, None, &listener, talk)
+    let client = hold::open(config, &choice, None, &listener, talk)
         .await
-        .map_err(|error| hold::failure(&error, NOTHING_SHOWN, false))
+        .map_err(|error| hold::failure(&error, NOTHING_SHOWN, false))?;
+    Ok((client, choice.timeout.value))
 }
 
 /// One lock in full. Exit 0: somebody has it, 1: nobody.
 pub(crate) async fn status(args: StatusArgs, global: &Global, talk: Talk) -> Result<u8, Failure> {
     let name = settings::name(&args.name, global.raw_name)?;
     let config = settings::config(global)?;
-    let client = open(&config, Some(name.as_str()), talk).await?;
+    let (client, timeout) = open(&config, Some(name.as_str()), talk).await?;
     let clock = Clock::system();
     let asked = clock.now();
     let snapshot =
@@ -44,7 +46,7 @@ pub(crate) async fn status(args: StatusArgs, global: &Global, talk: Talk) -> Res
         print(&format!("{}\n", in_full(&client, &snapshot, took)));
     }
     let code = if State::of(&snapshot) == State::Free { exit::FREE } else { exit::OK };
-    close(client, talk).await;
+    hold::close(client, timeout, talk).await;
     Ok(code)
 }
 
@@ -95,7 +97,7 @@ pub(crate) async fn list(args: ListArgs, global: &Global, talk: Talk) -> Result<
     let patterns: Result<Vec<_>, _> = args.patterns.iter().map(|text| Pattern::parse(text)).collect();
     let patterns = patterns?;
     let config = settings::config(global)?;
-    let client = open(&config, None, talk).await?;
+    let (client, timeout) = open(&config, None, talk).await?;
     let failed = |error: &leasehold::Error| hold::failure(error, NOTHING_SHOWN, false);
     let mut names = BTreeSet::new();
     let prefixes: BTreeSet<&str> = if patterns.is_empty() {
@@ -122,7 +124,7 @@ pub(crate) async fn list(args: ListArgs, global: &Global, talk: Talk) -> Result<
         let locks = if shown.len() == 1 { "lock" } else { "locks" };
         talk.tell(format_args!("{} {locks} · {store}", shown.len()));
     }
-    close(client, talk).await;
+    hold::close(client, timeout, talk).await;
     Ok(exit::OK)
 }
 
@@ -164,10 +166,4 @@ fn table(client: &Leasehold, shown: &[Snapshot]) -> String {
     }
     let text = table.to_string();
     text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
-}
-
-async fn close(client: Leasehold, talk: Talk) {
-    if let Err(error) = client.close().await {
-        talk.explain(format_args!("closing the store: {error}"));
-    }
 }

@@ -47,12 +47,13 @@ pub(crate) async fn run(
         Ok(client) => client,
         Err(error) => return run.without_store(&error, &mut signals).await,
     };
-    let ended = run.with(&client, &mut signals).await;
-    // Places and leases that were given up on the way are given back before we go.
-    if let Err(error) = client.close().await {
-        talk.explain(format_args!("closing the store: {error}"));
-    }
-    ended
+    let code = run.with(&client, &mut signals).await.unwrap_or_else(|failure| {
+        // Said before what may take a while.
+        talk.fail(&failure);
+        failure.exit
+    });
+    hold::close(client, plan.store.timeout.value, talk).await;
+    Ok(code)
 }
 
 struct Run<'a> {

@@ -57,6 +57,9 @@ fn failure(error: &clap::Error) -> Failure {
             let value = context(error, ContextKind::InvalidValue).unwrap_or_default();
             of_value(&argument, &value, error)
         }
+        ErrorKind::UnknownArgument if argument.strip_prefix('-').is_some_and(starts_with_digit) => {
+            Failure::usage(Code::DURATION, format!("{argument}: a duration cannot be negative"))
+        }
         ErrorKind::UnknownArgument => {
             let what = if argument.starts_with('-') { "flag" } else { "argument" };
             let message = match context(error, ContextKind::SuggestedArg) {
@@ -80,7 +83,8 @@ fn failure(error: &clap::Error) -> Failure {
             Failure::usage(Code::NAME, "which lock? its name is missing").hint("report:daily   noun first")
         }
         ErrorKind::InvalidValue | ErrorKind::NoEquals => {
-            Failure::usage(Code::VALUE, format!("{argument}: a value is missing")).hint(help_line(error))
+            let flag = argument.split_whitespace().next().unwrap_or_default();
+            Failure::usage(Code::VALUE, format!("{flag}: its value is missing")).hint(help_line(error))
         }
         ErrorKind::ArgumentConflict => {
             Failure::usage(Code::FLAG, format!("{argument} cannot be given twice")).hint(help_line(error))
@@ -92,6 +96,10 @@ fn failure(error: &clap::Error) -> Failure {
             Failure::usage(Code::FLAG, text).hint(help_line(error))
         }
     }
+}
+
+fn starts_with_digit(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn of_value(argument: &str, value: &str, error: &clap::Error) -> Failure {

@@ -87,9 +87,7 @@ impl Show<'_> {
                 self.look().await;
             }
             let spin = SPINNER[self.frame as usize % SPINNER.len()];
-            let width =
-                rustix::termios::tcgetwinsize(std::io::stderr()).map_or(WIDTH, |size| size.ws_col.into());
-            let line: String = format!("{spin} {}", self.text()).chars().take(width.max(20) - 1).collect();
+            let line = cut(&format!("{spin} {}", self.text()), columns() - 1);
             self.talk.raw(&format!("\r{line}\u{1b}[K"));
             self.frame += 1;
             tokio::time::sleep(FRAME).await;
@@ -140,6 +138,19 @@ impl Show<'_> {
         }
         harmless(&text)
     }
+}
+
+/// How wide the terminal is. One that does not know says 0.
+fn columns() -> usize {
+    match rustix::termios::tcgetwinsize(std::io::stderr()) {
+        Ok(size) if size.ws_col > 1 => size.ws_col.into(),
+        _ => WIDTH,
+    }
+}
+
+/// The start of a line that is no longer than this: a line that wraps cannot be rewritten.
+fn cut(line: &str, columns: usize) -> String {
+    line.chars().take(columns).collect()
 }
 
 /// The rows that say who has it, for errors.

@@ -1,0 +1,112 @@
+//! Check 5, and the wait: what happens when somebody else has it.
+
+use std::time::Duration;
+
+use crate::stage::{Place, Running, code, stderr, stdout, timed, until};
+
+#[test]
+fn busy_without_a_terminal_is_silent_and_good() {
+    let place = Place::new();
+    let _holder = place.start(&[], "sleep 60");
+    let output = place.leasehold(["run", "demo", "--", "touch", "ran"]).output().unwrap();
+    assert_eq!(code(output.status), 0);
+    assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+    assert!(!place.path("ran").exists());
+
+    let output = place.leasehold(["run", "demo", "-v", "--", "touch", "ran"]).output().unwrap();
+    assert_eq!(code(output.status), 0);
+    assert!(stderr(&output).contains("skipped, demo is held by"), "{output:?}");
+}
+
+#[test]
+fn busy_can_be_a_failure_that_names_the_holder_and_what_to_type() {
+    let place = Place::new();
+    let holder = place.start(&["--note", "job #5512"], "sleep 60");
+    let output = place.leasehold(["run", "demo", "--busy", "fail", "--", "touch", "ran"]).output().unwrap();
+    assert_eq!(code(output.status), 75);
+    let text = stderr(&output);
+    assert!(text.starts_with("error[LH0011]: demo is held by "), "{text}");
+    for part in
+        [&format!("pid {}", holder.pid()), "job #5512", "leasehold status demo", "--wait 10m -- touch ran"]
+    {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    let output = place.leasehold(["run", "demo", "--busy", "fail", "-qq", "--", "true"]).output().unwrap();
+    assert_eq!((code(output.status), output.stderr.len()), (75, 0));
+    let output = place.leasehold(["run", "demo", "--busy", "fail", "--json", "--", "true"]).output().unwrap();
+    let error: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(error["error"]["code"], "LH0011");
+    assert_eq!(error["error"]["kind"], "busy");
+    assert_eq!(error["error"]["retryable"], true);
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn a_wait_ends_with_the_lease_or_with_its_time() {
+    let place = Place::new();
+    let holder = place.start(&[], "while [ ! -e done ]; do sleep 0.05; done");
+    let (output, took) =
+        timed(|| place.leasehold(["run", "demo", "--wait", "300ms", "--", "true"]).output().unwrap());
+    assert_eq!(code(output.status), 75, "{output:?}");
+    assert!(stderr(&output).starts_with("error[LH0012]: still busy after 300ms: demo\n"), "{output:?}");
+    assert!(took >= Duration::from_millis(300), "{took:?}");
+    let output = place.leasehold(["run", "demo", "--wait", "0", "--", "true"]).output().unwrap();
+    assert_eq!(code(output.status), 75, "no time to wait is one try that fails: {output:?}");
+
+    let waiter =
+        Running::of(place.leasehold(["run", "demo", "--wait", "forever", "--fair", "--", "echo", "my turn"]));
+    until("the waiter stands in line", || place.status("demo")["waiters"].as_array().unwrap().len() == 1);
+    place.write("done", "");
+    assert_eq!(code(holder.output().status), 0);
+    let output = waiter.output();
+    assert_eq!((code(output.status), stdout(&output).as_str()), (0, "my turn\n"), "{output:?}");
+}
+
+#[test]
+fn the_line_is_kept_in_strict_order() {
+    let place = Place::new();
+    let holder = place.start(&[], "while [ ! -e done ]; do sleep 0.05; done");
+    let waiters: Vec<Running> = (0..5)
+        .map(|number| {
+            let script = format!("echo {number} >> order");
+            let waiter =
+                Running::of(place.leasehold(["run", "demo", "-w30s", "--fair", "--", "sh", "-c", &script]));
+            until("it stands in line", || {
+                place.status("demo")["waiters"].as_array().unwrap().len() == number + 1
+            });
+            waiter
+        })
+        .collect();
+    place.write("done", "");
+    drop(holder.output());
+    for waiter in waiters {
+        assert_eq!(code(waiter.output().status), 0);
+    }
+    assert_eq!(place.read("order"), "0\n1\n2\n3\n4\n");
+}
+
+#[test]
+fn never_two_at_once() {
+    let place = Place::new();
+    // A command that finds another's folder fails.
+    let script = "mkdir inside || exit 99; sleep 0.02; rmdir inside";
+    let all: Vec<Running> = (0..12)
+        .map(|_| Running::of(place.leasehold(["run", "demo", "-w30s", "--", "sh", "-c", script])))
+        .collect();
+    for one in all {
+        let output = one.output();
+        assert_eq!(code(output.status), 0, "{output:?}");
+    }
+}
+
+#[test]
+fn the_making_of_the_file_is_told_once() {
+    let place = Place::bare();
+    let output = place.leasehold(["run", "demo", "--", "true"]).output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(code(output.status), 0);
+    assert!(text.starts_with("leasehold: made ") && text.contains("this machine only"), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let output = place.leasehold(["run", "demo", "--", "true"]).output().unwrap();
+    assert!(output.stderr.is_empty(), "{output:?}");
+}

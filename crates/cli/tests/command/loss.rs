@@ -1,0 +1,92 @@
+//! Checks 11 and 13 on a file: the command is dead before its lease ends, and told at once when it is gone.
+
+use std::time::Duration;
+
+use crate::stage::{Place, code, stderr, until};
+
+/// Keeps everybody from writing until it is dropped, as a store that does not answer.
+fn block(place: &Place) -> rusqlite::Connection {
+    let connection = rusqlite::Connection::open(place.path("locks.db")).unwrap();
+    connection.busy_timeout(Duration::from_secs(10)).unwrap();
+    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    connection
+}
+
+#[test]
+fn the_command_is_dead_before_its_lease_is() {
+    let place = Place::new();
+    // It hears TERM and goes on: only KILL ends it.
+    let script = "trap 'echo term >> heard' TERM; while :; do date +%s%3N > alive; sleep 0.02; done";
+    let holder = place.start(&["--ttl", "3s"], script);
+    let _blocked = block(&place);
+    let held = place.status("demo");
+    let expires: jiff::Timestamp = held["holders"][0]["expires_at"].as_str().unwrap().parse().unwrap();
+    let output = holder.output();
+    assert_eq!(code(output.status), 79, "{output:?}");
+    let last: i64 = place.read("alive").trim().parse().unwrap();
+    assert!(last < expires.as_millisecond(), "alive at {last}, the lease ended at {expires}");
+    // TERM comes the whole grace before, which is a third of so short a ttl: not only at the end.
+    assert_eq!(place.read("heard").lines().count(), 1, "{output:?}");
+    let text = stderr(&output);
+    for part in
+        ["warning: demo: ", "stopping the command, the lease ends in ", "error[LH0031]: lost demo (token "]
+    {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+}
+
+#[test]
+fn a_command_that_listens_ends_in_its_grace_and_the_run_says_lost() {
+    let place = Place::new();
+    let holder = place.start(&["--ttl", "3s"], "trap 'exit 0' TERM; while :; do sleep 0.02; done");
+    let _blocked = block(&place);
+    let output = holder.output();
+    assert_eq!(code(output.status), 79, "stopped for its lease, whatever it says itself: {output:?}");
+    assert!(stderr(&output).contains("command  ended "), "{output:?}");
+}
+
+#[test]
+fn a_store_that_comes_back_in_time_changes_nothing() {
+    let place = Place::new();
+    let holder = place.start(&["--ttl", "3s"], "until [ -e done ]; do sleep 0.02; done; exit 8");
+    let before = place.status("demo")["holders"][0]["renewals"].as_u64().unwrap();
+    let blocked = block(&place);
+    until("half of the lease is gone", || place.status("demo")["state"] == "suspect");
+    drop(blocked);
+    until("it is renewed", || place.status("demo")["holders"][0]["renewals"].as_u64() > Some(before));
+    place.write("done", "");
+    let output = holder.output();
+    assert_eq!(code(output.status), 8, "{output:?}");
+}
+
+#[test]
+fn a_lease_that_is_gone_stops_the_command_at_once() {
+    let place = Place::new();
+    let script = "trap 'echo term >> heard' TERM; while :; do sleep 0.02; done";
+    let holder = place.start(&["--ttl", "6s"], script);
+    let connection = rusqlite::Connection::open(place.path("locks.db")).unwrap();
+    connection.busy_timeout(Duration::from_secs(10)).unwrap();
+    connection.execute_batch("DELETE FROM member").unwrap();
+    let output = holder.output();
+    assert_eq!(code(output.status), 79, "{output:?}");
+    assert!(stderr(&output).contains("error[LH0031]"), "{output:?}");
+    assert_eq!(place.read("heard"), "term\n");
+}
+
+#[test]
+fn what_the_command_says_of_itself_stays_first() {
+    let place = Place::new();
+    let connection = rusqlite::Connection::open(place.path("locks.db")).unwrap();
+    connection.busy_timeout(Duration::from_secs(10)).unwrap();
+    // It ends right after its lease was taken away, before any renewal could tell.
+    for (ends, expected) in [(7, 7), (0, 79)] {
+        let _ = std::fs::remove_file(place.path("done"));
+        let holder =
+            place.start(&["--ttl", "60s"], &format!("until [ -e done ]; do sleep 0.02; done; exit {ends}"));
+        connection.execute_batch("DELETE FROM member").unwrap();
+        place.write("done", "");
+        let output = holder.output();
+        assert_eq!(code(output.status), expected, "{output:?}");
+        assert!(stderr(&output).contains("lost"), "{output:?}");
+    }
+}

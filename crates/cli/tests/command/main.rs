@@ -1,0 +1,14 @@
+//! The real binary, end to end: each test has a store, a home and a folder of its own.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail, and these have helpers")]
+
+mod bad_input;
+mod busy;
+mod config;
+mod ends;
+mod looking;
+mod loss;
+mod nothing_else;
+mod signals;
+mod stage;
+mod store_trouble;
+mod terminal;
