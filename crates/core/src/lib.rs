@@ -49,7 +49,7 @@ pub use error::{ConfigError, Effect, Error, Op, Result, StoreError, StoreErrorKi
 pub use ledger::{Ledger, Mark, MarkKind, MarkOutcome, Record, RecordId, RecordKind};
 pub use line::{
     Held, LONG_WAIT, Line, Member, Moment, Overruled, PLACE_LIFE, Ruling, SHORT_GRANT, Shut, TOMBSTONE_LIFE,
-    Tombstone, Watch,
+    Tombstones, Watch,
 };
 pub use lost::{Lost, LostReason};
 pub use memory::MemoryStore;

@@ -1,7 +1,7 @@
 //! A line of claims, from rows and back: what changed is written, and nothing else.
 
 use leasehold_core::{
-    BootTime, ClaimId, Held, Line, LockName, Member, Note, Owner, Share, Shut, Token, Tombstone, Turn,
+    BootTime, ClaimId, Held, Line, LockName, Member, Note, Owner, Share, Shut, Token, Turn,
 };
 use rusqlite::{Connection, Row, params};
 
@@ -36,7 +36,7 @@ pub(crate) fn load(connection: &Connection, name: &LockName, id: Option<ClaimId>
         let mut query = connection.prepare_cached("SELECT until FROM tombstone WHERE id = ? AND name = ?")?;
         let mut rows = query.query(params![id.to_bytes(), name.as_str()])?;
         if let Some(row) = rows.next()? {
-            line.tombstones.push(Tombstone { id, until: from_sql(row.get(0)?) });
+            line.tombstones.bury(id, from_sql(row.get(0)?));
         }
     }
     Ok(line)
@@ -122,20 +122,25 @@ pub(crate) fn save(
     let version = to_sql(*version);
     // One row has to carry the line's version.
     let mut carried = after.version == before.version;
-    for gone in before.members.iter().filter(|old| !members.iter().any(|new| is_same(old, new))) {
+    // Both are in order of their places, and lines may be long.
+    let same = |line: &[Member], one: &Member| -> Option<usize> {
+        let found = line.binary_search_by_key(&one.place, |member| member.place).ok()?;
+        is_same(&line[found], one).then_some(found)
+    };
+    for gone in before.members.iter().filter(|old| same(members, old).is_none()) {
         let mut delete = connection.prepare_cached("DELETE FROM member WHERE name = ? AND place = ?")?;
         delete.execute(params![name.as_str(), to_sql(gone.place)])?;
     }
     for member in members {
-        match before.members.iter().find(|old| is_same(old, member)) {
+        match same(&before.members, member).map(|index| &before.members[index]) {
             None => insert(connection, name, version, member)?,
             Some(old) if old != member => update(connection, name, version, member)?,
             Some(_) => continue,
         }
         carried = true;
     }
-    for tombstone in tombstones.iter().filter(|new| !before.tombstones.contains(new)) {
-        bury(connection, name, tombstone)?;
+    for (id, until) in tombstones.iter().filter(|(id, until)| before.tombstones.until(*id) != Some(*until)) {
+        bury(connection, name, id, until)?;
     }
     if *shut != before.shut {
         match shut {
@@ -273,13 +278,12 @@ impl Columns {
     }
 }
 
-fn bury(connection: &Connection, name: &LockName, tombstone: &Tombstone) -> Result<()> {
-    let Tombstone { id, until } = tombstone;
+fn bury(connection: &Connection, name: &LockName, id: ClaimId, until: BootTime) -> Result<()> {
     let mut bury = connection.prepare_cached(
         "INSERT INTO tombstone (id, name, until) VALUES (?, ?, ?)
          ON CONFLICT DO UPDATE SET until = max(until, excluded.until)",
     )?;
-    bury.execute(params![id.to_bytes(), name.as_str(), moment(*until)])?;
+    bury.execute(params![id.to_bytes(), name.as_str(), moment(until)])?;
     Ok(())
 }
 
