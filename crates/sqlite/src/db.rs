@@ -308,7 +308,7 @@ impl Db {
             // Any grant moves it, so that a line that came and went was not "unchanged".
             line.version = self.head()?.last;
         }
-        line.sweep(at.boot, |member| member.life.as_ref().is_some_and(|life| self.lives.is_over(life)));
+        self.lives.sweep(&mut line, at.boot);
         Ok(line)
     }
 

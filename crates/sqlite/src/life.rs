@@ -12,7 +12,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use leasehold_core::BootTime;
+use leasehold_core::{BootTime, Line};
 use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -294,6 +294,28 @@ impl Lives {
             self.over.borrow_mut().insert(life.clone());
         }
         over
+    }
+
+    /// Drops from a line what has run out, and whose process has died.
+    ///
+    /// Only those are looked at whose death lets somebody in: who holds, and the waiters up to the first that
+    /// lives. The others' places lapse by themselves, and looking at a crowd would cost each step two system calls
+    /// for every one of them.
+    pub(crate) fn sweep(&self, line: &mut Line, now: BootTime) {
+        let mut head_lives = false;
+        let mut dead = Vec::new();
+        for member in line.members.iter().filter(|member| member.until > now) {
+            let holds = member.held.is_some();
+            if !holds && head_lives {
+                continue;
+            }
+            if member.life.as_ref().is_some_and(|life| self.is_over(life)) {
+                dead.push(member.id);
+            } else if !holds {
+                head_lives = true;
+            }
+        }
+        line.sweep(now, |member| dead.contains(&member.id));
     }
 
     /// Lives that were found over since this was asked last.

@@ -32,7 +32,7 @@ impl Round<'_> {
             before.version = self.at.boot.as_nanos();
         }
         let mut line = before.clone();
-        line.sweep(self.at.boot, |member| member.life.as_ref().is_some_and(|life| self.lives.is_over(life)));
+        self.lives.sweep(&mut line, self.at.boot);
         let answer = rule(&mut line, self.at, &mut self.counter);
         rows::save(self.connection, name, &before, &line, self.time)?;
         if line.version != before.version {
