@@ -127,6 +127,7 @@ fn serve(settings: Settings, store: Arc<dyn Store>, mut commands: mpsc::Unbounde
         while let Ok(command) = commands.try_recv() {
             engine.clone().obey(command);
         }
+        engine.turn_all_away().await;
         engine.janitor.idle(&engine.clock, engine.settings.timeout).await;
         let closed = engine.store.close().await;
         watch.abort();
@@ -238,6 +239,20 @@ impl Engine {
             self.lines.borrow_mut().remove(&party.name);
         } else {
             self.singles.borrow_mut().retain(|_, other| !Rc::ptr_eq(other, party));
+        }
+    }
+
+    /// Ends every pursuit, and returns once each has handed what it stated to the janitor: a place that nobody
+    /// waits in would hold others up for as long as it lives.
+    async fn turn_all_away(&self) {
+        let mut parties: Vec<_> = self.lines.borrow().values().cloned().collect();
+        parties.extend(self.singles.borrow().values().cloned());
+        for party in parties {
+            party.fail(&crate::janitor::ended());
+            party.look_again();
+            while party.stage.get() == Stage::Pursuing {
+                tokio::task::yield_now().await;
+            }
         }
     }
 

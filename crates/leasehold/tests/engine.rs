@@ -257,6 +257,22 @@ async fn a_closed_client_says_so() {
 }
 
 #[tokio::test]
+async fn a_client_that_is_closed_while_it_waits_leaves_no_place_behind() {
+    let store = Arc::new(MemoryStore::new());
+    let holder = Leasehold::builder().store(store.clone());
+    let _held = holder.lock("x").acquire().await.unwrap();
+    let client = Leasehold::builder().store(store);
+    let waits = tokio::spawn({
+        let lock = client.lock("x");
+        async move { lock.acquire().await.map(drop) }
+    });
+    until("it stands in line", async || holder.inspect("x").await.unwrap().waiters.len() == 1).await;
+    client.close().await.unwrap();
+    assert!(holder.inspect("x").await.unwrap().waiters.is_empty());
+    assert!(waits.await.unwrap().is_err());
+}
+
+#[tokio::test]
 async fn names_are_listed_within_their_namespace() {
     let store = Arc::new(MemoryStore::new());
     let prod = Leasehold::builder().namespace("prod").store(store.clone());
