@@ -54,6 +54,19 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "tasks_of_one_process_hand_a_lease_on_each_with_a_higher_token",
     ),
     ("hand_on_for_ever", "leasehold", "engine", "hand_on_leaves_other_processes_their_turn"),
+    (
+        "sqlite_forgets_high_water",
+        "leasehold-sqlite",
+        "processes",
+        "trouble::tokens_rise_over_a_power_cut_and_a_clock_that_went_back",
+    ),
+    ("sqlite_ignores_life", "leasehold-sqlite", "processes", "life::a_killed_holder_frees_its_lease_at_once"),
+    (
+        "sqlite_ignores_replaced_file",
+        "leasehold-sqlite",
+        "processes",
+        "trouble::a_replaced_file_is_noticed_and_leases_of_the_old_one_are_lost",
+    ),
 ];
 
 #[cfg(test)]
