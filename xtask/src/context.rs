@@ -11,8 +11,10 @@ use crate::servers::Tools;
 use crate::tally::{self, Tally};
 use crate::workspace::Workspace;
 
-/// How many lines of a failure are shown.
+/// How many lines of a failure are shown when they are its last.
 const TAIL: usize = 60;
+/// How many lines are shown of what failed tests said.
+const FAILURES: usize = 200;
 
 /// What every part may look at.
 #[derive(Debug)]
@@ -81,6 +83,7 @@ impl<'a> Session<'a> {
     pub(crate) fn must(&mut self, line: &Line) -> Result<bool> {
         let Outcome { ended, output } = self.observe(line)?;
         self.tally += Tally::of(&output);
+        self.not_run.extend(tally::skipped(&output));
         match ended {
             Ended::Well => return Ok(true),
             Ended::Badly => self.fail(line, "", &output),
@@ -102,13 +105,30 @@ impl<'a> Session<'a> {
 
     /// Keeps the end of what a command said as a problem, with the line to run it again.
     pub(crate) fn fail(&mut self, line: &Line, why: &str, output: &str) {
-        let lines = output.lines().map(tally::plain).filter(|line| !is_progress(line));
-        let lines: Vec<String> = lines.collect();
-        let tail = &lines[lines.len().saturating_sub(TAIL)..];
+        let excerpt: String = excerpt(output).iter().map(|line| format!("{line}\n")).collect();
         let rerun =
             format!("to run it again:\n  {line}\nall that it said is in {}", self.log_path().display());
-        let tail: String = tail.iter().map(|line| format!("{line}\n")).collect();
-        self.problems.push(format!("{tail}{why}{rerun}"));
+        self.problems.push(format!("{excerpt}{why}{rerun}"));
+    }
+}
+
+/// What to show of a failure: what nextest says from its summary on, where it quotes the tests that failed; else
+/// the end.
+fn excerpt(output: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut in_backtrace = false;
+    for line in output.lines().map(tally::plain) {
+        // It tells little of a test, and hides much.
+        in_backtrace |= line.trim() == "stack backtrace:";
+        if !in_backtrace && !is_progress(&line) {
+            lines.push(line);
+        } else if line.trim_start().starts_with("note: ") {
+            in_backtrace = false;
+        }
+    }
+    match lines.iter().rposition(|line| line.trim_start().starts_with("Summary [")) {
+        Some(summary) => lines.into_iter().skip(summary).take(FAILURES).collect(),
+        None => lines.split_off(lines.len().saturating_sub(TAIL)),
     }
 }
 
@@ -121,4 +141,20 @@ fn is_progress(line: &str) -> bool {
 /// A duration as the tables show it.
 pub(crate) fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_failure_the_failed_tests_or_the_end_are_shown() {
+        let long: String = (0..100).map(|number| format!("{number}\n   Compiling x\n")).collect();
+        assert_eq!(excerpt(&long).first().map(String::as_str), Some("40"));
+        let tests = format!("{long}   Summary [ 1s] 1 test run: 0 passed, 1 failed\n  FAIL x\n");
+        assert_eq!(excerpt(&tests).len(), 2);
+        let traced = format!("{tests}why\nstack backtrace:\n  0: x\n  at y\nnote: Some details\nend\n");
+        assert_eq!(excerpt(&traced).last().map(String::as_str), Some("end"));
+        assert_eq!(excerpt(&traced).len(), 4);
+    }
 }

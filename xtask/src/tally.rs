@@ -53,6 +53,30 @@ impl Tally {
     }
 }
 
+/// The tests that say themselves that they could not run, with the reason: `name: reason`.
+///
+/// They pass, so the runner has to be told to show what passing tests say; then each of their lines
+/// `skipped: reason` stands below one that names the test.
+pub(crate) fn skipped(output: &str) -> Vec<String> {
+    let mut test = String::new();
+    let mut skipped = Vec::new();
+    for line in output.lines() {
+        let line = plain(line);
+        let line = line.trim();
+        let quoted = line.strip_prefix("---- ").and_then(|line| line.strip_suffix(" stdout ----"));
+        if line.starts_with("PASS [") {
+            line.rsplit(' ').next().unwrap_or_default().clone_into(&mut test);
+        } else if let Some(name) = quoted {
+            name.clone_into(&mut test);
+        } else if let Some(reason) = line.strip_prefix("skipped: ") {
+            skipped.push(format!("{test}: {reason}"));
+        }
+    }
+    skipped.sort();
+    skipped.dedup();
+    skipped
+}
+
 /// The line without the colours that a runner may put in although nobody watches.
 pub(crate) fn plain(line: &str) -> String {
     let mut text = String::new();
@@ -104,5 +128,15 @@ mod tests {
         let coloured = "\u{1b}[32;1m     Summary\u{1b}[0m [   0.1s] \u{1b}[1m2\u{1b}[0m tests run: \
                         \u{1b}[1m2\u{1b}[0m \u{1b}[32;1mpassed\u{1b}[0m, \u{1b}[1m0\u{1b}[0m skipped";
         assert_eq!(Tally::of(coloured), Tally { passed: 2, failed: 0, skipped: 0 });
+    }
+
+    #[test]
+    fn a_test_that_says_it_could_not_run_is_heard() {
+        let nextest = "        PASS [   0.005s] (1/2) x::y a\n        PASS [   0.005s] (2/2) x::y m::b\n  \
+                       stderr ---\n\n    skipped: no strace\n";
+        assert_eq!(skipped(nextest), ["m::b: no strace"]);
+        let cargo = "test a ... ok\n\nsuccesses:\n\n---- m::b stdout ----\nskipped: no strace\n";
+        assert_eq!(skipped(cargo), ["m::b: no strace"]);
+        assert_eq!(skipped("7 skipped"), [""; 0]);
     }
 }

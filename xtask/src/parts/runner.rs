@@ -18,16 +18,21 @@ pub(crate) struct Manner {
 }
 
 impl Context {
-    /// The runner's own words over these packages.
+    /// The runner's own words over these packages. What passing tests say is shown: some say that they could not
+    /// run, and why.
     fn tests(&self, packages: &[&str], targets: &[String], manner: Manner) -> Line {
-        let words = if self.nextest { "nextest run" } else { "test" };
+        let (words, mut last) = if self.nextest {
+            ("nextest run --success-output immediate --failure-output final", Vec::new())
+        } else {
+            // Options of the tests themselves stand behind `--` there.
+            ("test", vec!["--".to_owned(), "--show-output".to_owned()])
+        };
+        if let Some(threads) = self.threads.or(manner.threads) {
+            last.extend(["--test-threads".to_owned(), threads.to_string()]);
+        }
         let line =
             Line::cargo(words).args(packages.iter().copied()).args(["--all-features", "--no-fail-fast"]);
-        let line = line.args(targets.iter().cloned());
-        let Some(threads) = self.threads.or(manner.threads) else { return line };
-        // Options of the tests themselves stand behind `--` there.
-        let dashes: &[&str] = if self.nextest { &[] } else { &["--"] };
-        line.args(dashes.iter().copied()).args(["--test-threads", &threads.to_string()])
+        line.args(targets.iter().cloned()).args(last)
     }
 }
 

@@ -16,9 +16,10 @@ pub(super) struct Need {
 
 /// All that tests need today. A store with a server adds its packages here.
 pub(super) const NEEDS: &[Need] = &[
-    Need { tool: "strace", package: "strace", uses: "shows which files a command opens" },
+    Need { tool: "kill", package: "procps", uses: "signals a process as a person would" },
+    Need { tool: "strace", package: "strace", uses: "tells which files a command opens" },
     Need { tool: "script", package: "bsdutils", uses: "gives a command a terminal" },
-    Need { tool: "unshare", package: "util-linux", uses: "gives a command a network or a clock of its own" },
+    Need { tool: "unshare", package: "util-linux", uses: "plays that the machine has slept" },
 ];
 
 /// How this machine gets packages.
