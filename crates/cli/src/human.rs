@@ -56,9 +56,21 @@ pub(crate) fn quoted(word: &OsStr) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A whole command line.
+/// A whole command line, without the passwords of URLs in it: it ends up in mails and logs.
 pub(crate) fn command_line<'a>(words: impl IntoIterator<Item = &'a OsStr>) -> String {
-    words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+    let shown = |word: &OsStr| quoted(without_password(&word.to_string_lossy()).as_ref());
+    words.into_iter().map(shown).collect::<Vec<_>>().join(" ")
+}
+
+/// The text with `***` for what stands between `://user:` and `@`.
+fn without_password(text: &str) -> String {
+    let parts = || {
+        let (scheme, rest) = text.split_once("://")?;
+        let (login, place) = rest.rsplit_once('@')?;
+        let (user, _) = login.split_once(':')?;
+        Some(format!("{scheme}://{user}:***@{place}"))
+    };
+    parts().unwrap_or_else(|| text.to_owned())
 }
 
 /// Text of others, for one line of a terminal: nothing in it can move the cursor.
@@ -93,6 +105,13 @@ mod tests {
         assert_eq!(clock(Duration::from_secs(7800)), "2:10:00");
         assert_eq!([1, 2, 3, 11, 21].map(ordinal), ["1st", "2nd", "3rd", "11th", "21st"]);
         assert_eq!(utc(1_748_916_000_412_345).unwrap(), "2025-06-03T02:00:00.412Z");
+    }
+
+    #[test]
+    fn no_command_line_shows_the_password_of_a_url() {
+        let words = ["--store", "rediss://me:hun:t@er2@h/0", "--store=redis://:hunter2@h", "a:b@c"];
+        let shown = command_line(words.map(OsStr::new));
+        assert_eq!(shown, "--store 'rediss://me:***@h/0' '--store=redis://:***@h' a:b@c");
     }
 
     #[test]

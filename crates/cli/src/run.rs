@@ -1,11 +1,11 @@
 //! `leasehold run`: from the plan to the exit code.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::config::{OnBusy, StoreDown, exact};
+use leasehold::config::{OnBusy, Origin, StoreDown, exact};
 use leasehold::{BootTime, Busy, Clock, Code, Error, Lease, Leasehold, LockName, Lost, Reach, Token};
 
 use crate::args::{Global, RunArgs};
@@ -118,10 +118,10 @@ impl Run<'_> {
         if self.talk.told() {
             let ends =
                 busy.holder.as_ref().map(|holder| format!("within {} unless renewed", rough(holder.left)));
-            let rows = ends.map(|text| ("ends", text)).into_iter().chain([
-                ("wait", self.with_wait()),
-                ("look", format!("leasehold status {}", human::quoted(self.plan.name.as_str().as_ref()))),
-            ]);
+            let rows = ends
+                .map(|text| ("ends", text))
+                .into_iter()
+                .chain([("wait", self.with_wait()), ("look", self.status())]);
             let rows: Vec<_> = rows.collect();
             let rows = rows_text(rows.iter().map(|(label, text)| (*label, text)));
             self.talk.tell(format_args!("skipped, {}{rows}", human::harmless(&busy.to_string())));
@@ -133,9 +133,19 @@ impl Run<'_> {
         let mut failure = Failure::new(code, exit::TEMPFAIL, message);
         failure.retryable = true;
         failure.rows = waiting::holder_rows(busy);
-        let name = human::quoted(self.plan.name.as_str().as_ref());
-        let failure = failure.hint(format!("leasehold status {name}   shows who has it and who waits"));
+        let failure = failure.hint(format!("{}   shows who has it and who waits", self.status()));
         if code == Code::BUSY { failure.also(&format!("{}   waits", self.with_wait())) } else { failure }
+    }
+
+    /// The command line that looks at the same lock in the same store.
+    fn status(&self) -> String {
+        let Plan { name, store, .. } = self.plan;
+        let mut words = vec!["leasehold".to_owned(), "status".to_owned()];
+        if matches!(store.origin, Origin::Flag(_)) {
+            words.extend(["--store".to_owned(), store.name.clone().unwrap_or_else(|| store.to_string())]);
+        }
+        words.push(name.to_string());
+        human::command_line(words.iter().map(OsStr::new))
     }
 
     /// The same command line, but waiting.
