@@ -1,5 +1,4 @@
 //! The tenth part of the great fight: 200 processes, one SQLite lock, killed and frozen holders.
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::time::Duration;
 
