@@ -126,7 +126,7 @@ fn memory(proof: &mut Proof, bench: &Bench) -> Result<bool> {
     let measured = measured?;
     let sum: u64 = measured.iter().map(|(_, kib)| kib).sum();
     proof.say(&format!(
-        "memory     {sum} KiB of Pss while idle, in {} processes, {MOST_MEMORY} are the most",
+        "memory     {sum} KiB of Pss while idle (processes: {}), {MOST_MEMORY} are the most",
         measured.len()
     ))?;
     if measured.is_empty() {
