@@ -1,5 +1,4 @@
 //! What the tests of the engine share: a listener, a wait for conditions, and a store that can be told to fail.
-#![allow(dead_code, clippy::allow_attributes, reason = "each test uses its part of it")]
 
 use std::fmt;
 use std::sync::Mutex;
@@ -12,14 +11,14 @@ use leasehold::{
 };
 use leasehold_core::{Claim, ClaimId, Cursor, Leave, Ledger, Release, Renew, Renewal, Standing};
 
-pub const TTL: Duration = Duration::from_millis(600);
+pub(crate) const TTL: Duration = Duration::from_millis(600);
 
-pub fn ms(millis: u64) -> Duration {
+pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
 /// Waits until `done`, for at most 20 ttl.
-pub async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let clock = Clock::system();
     let deadline = clock.now().after(TTL * 20);
     while !done().await {
@@ -29,7 +28,7 @@ pub async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
 }
 
 #[derive(Debug, Default)]
-pub struct Log(Mutex<Vec<Event>>);
+pub(crate) struct Log(Mutex<Vec<Event>>);
 
 impl Observer for Log {
     fn on(&self, event: &Event) {
@@ -38,14 +37,14 @@ impl Observer for Log {
 }
 
 impl Log {
-    pub fn count(&self, wanted: impl Fn(&Event) -> bool) -> usize {
+    pub(crate) fn count(&self, wanted: impl Fn(&Event) -> bool) -> usize {
         self.0.lock().unwrap().iter().filter(|event| wanted(event)).count()
     }
 }
 
 /// How a store treats its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mood {
+pub(crate) enum Mood {
     Fine,
     /// Not executed, and says so.
     Refuse,
@@ -59,26 +58,26 @@ pub enum Mood {
 
 /// A store in memory whose calls go as they are told to.
 #[derive(Debug)]
-pub struct Moody {
-    pub inner: MemoryStore,
+pub(crate) struct Moody {
+    pub(crate) inner: MemoryStore,
     moods: Mutex<Vec<(Op, Mood, u32)>>,
     asked: Mutex<Vec<Op>>,
 }
 
 impl Moody {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { inner: MemoryStore::new(), moods: Mutex::default(), asked: Mutex::default() }
     }
 
     /// From now on, for the next `times` calls.
-    pub fn be(&self, op: Op, mood: Mood, times: u32) {
+    pub(crate) fn be(&self, op: Op, mood: Mood, times: u32) {
         let mut moods = self.moods.lock().unwrap();
         moods.retain(|(other, ..)| *other != op);
         moods.push((op, mood, times));
     }
 
     /// How often it was asked.
-    pub fn asked(&self, op: Op) -> usize {
+    pub(crate) fn asked(&self, op: Op) -> usize {
         self.asked.lock().unwrap().iter().filter(|other| **other == op).count()
     }
 

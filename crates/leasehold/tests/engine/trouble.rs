@@ -1,12 +1,9 @@
 //! What the engine does when the store fails, is silent, or loses its answers.
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
-
-mod common;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Log, Mood, Moody, TTL, ms, until};
+use crate::common::{Log, Mood, Moody, TTL, ms, until};
 use leasehold::{Clock, Error, Event, LeaseState, Leasehold, LostReason, Op};
 use leasehold_core::{Leave, Store};
 

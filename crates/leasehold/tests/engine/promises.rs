@@ -1,14 +1,11 @@
 //! What the engine promises, over the store in memory.
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
-
-mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use common::{Log, TTL, ms, until};
+use crate::common::{Log, TTL, ms, until};
 use leasehold::{Clock, Error, Event, LeaseState, Leasehold, LostReason, MemoryStore, Outcome, Token};
 
 #[tokio::test]
