@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use leasehold_core::{
-    Claim, ClaimId, Clock, Leave, LockName, Note, Owner, Result, Share, State, Store, Turn,
-};
+use leasehold_core::{Claim, ClaimId, Clock, Leave, LockName, Note, Owner, Share, State, Store, Turn};
 use leasehold_sqlite::SqliteStore;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let file = arguments.next().unwrap_or_else(|| format!("pairs-{}.db", std::process::id()));
+    let folder = tempfile::tempdir()?;
+    let file = arguments.next().unwrap_or_else(|| folder.path().join("pairs.db").display().to_string());
     let seconds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(3);
     let store = SqliteStore::open(&format!("sqlite:{file}").parse()?)?;
     let (clock, mut pairs) = (Clock::system(), 0u64);
@@ -37,5 +36,5 @@ async fn main() -> Result<()> {
     }
     let rate = pairs as f64 / clock.now().since(start).as_secs_f64();
     println!("{rate:.0} pairs a second");
-    store.close().await
+    Ok(store.close().await?)
 }

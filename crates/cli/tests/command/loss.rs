@@ -16,14 +16,17 @@ fn block(place: &Place) -> rusqlite::Connection {
 fn the_command_is_dead_before_its_lease_is() {
     let place = Place::new();
     // It hears TERM and goes on: only KILL ends it.
-    let script = "trap 'echo term >> heard' TERM; while :; do date +%s%3N > alive; sleep 0.02; done";
+    let script = "trap 'echo term >> heard' TERM; while :; do date +%s%3N >> alive; sleep 0.02; done";
     let holder = place.start(&["--ttl", "3s"], script);
     let _blocked = block(&place);
     let held = place.status("demo");
     let expires: jiff::Timestamp = held["holders"][0]["expires_at"].as_str().unwrap().parse().unwrap();
     let output = holder.output();
     assert_eq!(code(output.status), 79, "{output:?}");
-    let last: i64 = place.read("alive").trim().parse().unwrap();
+    // It may have been killed in the middle of a line, but not of a whole one.
+    let alive = place.read("alive");
+    let whole = alive.rsplit_once('\n').expect("it lived").0;
+    let last: i64 = whole.lines().next_back().expect("it lived").parse().unwrap();
     assert!(last < expires.as_millisecond(), "alive at {last}, the lease ended at {expires}");
     // TERM comes the whole grace before, which is a third of so short a ttl: not only at the end.
     assert_eq!(place.read("heard").lines().count(), 1, "{output:?}");
