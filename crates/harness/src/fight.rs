@@ -172,7 +172,7 @@ impl Ring<'_> {
 
     /// Waits a little, then kills or freezes somebody.
     async fn disturb(&mut self, client: &Leasehold) -> Result<(), Trouble> {
-        let pause = Duration::from_millis(self.random.u64(20..200));
+        let pause = Duration::from_millis(self.random.u64(20..500));
         let wanted = self.clock.now().after(pause);
         self.clock.sleep_until(wanted).await;
         self.starved = self.starved.max(self.clock.now().since(wanted));

@@ -53,6 +53,7 @@ async fn main() -> Result<(), Trouble> {
     let fought = fight(&plan, place).await?;
     let report = check_history(&fought.history);
     println!("{report}");
+    println!("{:.0} grants a second", report.grants as f64 / plan.lasting.as_secs_f64());
     let times = handovers(&fought.history);
     println!(
         "killed {}, frozen {}; {} changes of process: p50 {:.2?}, p99 {:.2?}; left in the store: {}; the watcher \
