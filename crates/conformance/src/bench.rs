@@ -131,6 +131,7 @@ impl Bench {
             turn: Turn::Any,
             ttl: self.long(),
             note: Note::NONE,
+            anchored: false,
             tokens: 1,
             seen: None,
             proposed: None,

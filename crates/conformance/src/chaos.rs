@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -161,6 +162,10 @@ impl Store for Chaos {
 
     async fn list(&self, prefix: &str, after: Option<&LockName>) -> Result<Vec<LockName>> {
         self.call(Op::List, self.inner.list(prefix, after)).await
+    }
+
+    async fn anchor(&self) -> Result<Option<OwnedFd>> {
+        self.inner.anchor().await
     }
 
     fn ledger(&self) -> Option<&dyn Ledger> {

@@ -1,6 +1,7 @@
 //! A store that notes which of its calls are open, so that a case that hangs can say where.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -87,6 +88,10 @@ impl Store for Watched {
     async fn list(&self, prefix: &str, after: Option<&LockName>) -> Result<Vec<LockName>> {
         let _open = self.calls.enter(format!("list({prefix:?}, {after:?})"));
         self.inner.list(prefix, after).await
+    }
+
+    async fn anchor(&self) -> Result<Option<OwnedFd>> {
+        self.inner.anchor().await
     }
 
     fn ledger(&self) -> Option<&dyn Ledger> {

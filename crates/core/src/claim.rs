@@ -160,6 +160,9 @@ pub struct Claim {
     pub ttl: Duration,
     /// What others may read.
     pub note: Note,
+    /// Whether the lease is to outlast its ttl for as long as something of the holder surely lives: a store that is
+    /// told by the kernel ([`Store::anchor`](crate::Store::anchor)) then keeps it. Other stores take no notice.
+    pub anchored: bool,
     /// How many tokens to reserve, at least 1: a run of them lets a process hand the lease on between its own
     /// tasks, each with its own higher token. A store may grant fewer.
     pub tokens: u32,

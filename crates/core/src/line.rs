@@ -65,6 +65,8 @@ pub struct Member {
     pub renewed: BootTime,
     /// What it got, if it holds.
     pub held: Option<Held>,
+    /// Whether it is kept beyond its end while what is behind it surely lives; the store sees to that.
+    pub anchored: bool,
     /// Whatever the store knows the living process behind it by.
     pub life: Option<Arc<str>>,
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Bound;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -208,6 +209,10 @@ impl Store for MemoryStore {
             name.as_str().starts_with(prefix) && !empty
         });
         Ok(shown.map(|(name, _)| name.clone()).take(1000).collect())
+    }
+
+    async fn anchor(&self) -> Result<Option<OwnedFd>> {
+        Ok(None)
     }
 
     fn ledger(&self) -> Option<&dyn Ledger> {

@@ -1,6 +1,7 @@
 //! The trait that every store implements; its documentation is the contract.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 
 use async_trait::async_trait;
 
@@ -118,6 +119,15 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync + 'static {
     ///
     /// When the store cannot be asked.
     async fn list(&self, prefix: &str, after: Option<&LockName>) -> Result<Vec<LockName>>;
+
+    /// A duplicate of the descriptor by which the kernel tells others that this client lives, where there is one:
+    /// as long as any copy of it is open, in whatever process, leases that were claimed
+    /// [`anchored`](Claim::anchored) outlast their ttl. It closes on exec unless told otherwise.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be duplicated.
+    async fn anchor(&self) -> Result<Option<OwnedFd>>;
 
     /// What the store keeps beside claims, if it can.
     fn ledger(&self) -> Option<&dyn Ledger>;

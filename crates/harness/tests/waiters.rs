@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold_harness::puppet::Puppet;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Long enough that nobody is served by its end.
 const LONG: &str = "60000";
@@ -170,4 +170,26 @@ async fn a_fork_does_not_inherit_the_lease() {
     two.ask("try x 1000", "busy").await.unwrap();
     one.ask("release", "released").await.unwrap();
     two.ask("try x 1000", "granted").await.unwrap();
+}
+
+#[tokio::test]
+async fn an_anchored_lease_outlasts_its_ttl_as_long_as_a_child_of_its_killed_holder_lives() {
+    let stage = Stage::new();
+    let (mut one, mut two) = (stage.puppet().await, stage.puppet().await);
+    one.ask("anchor x 1000", "granted").await.unwrap();
+    let child = one.ask("leave-child 60", "started").await.unwrap();
+    let child = Pid::from_raw(child.facts["pid"].parse().unwrap()).unwrap();
+    let killed = one.kill().await.unwrap();
+    let clock = leasehold::Clock::system();
+    while clock.now().since(killed) < Duration::from_secs(3) {
+        two.ask("try x 1000", "busy").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    two.tell("acquire x 1000").await.unwrap();
+    stage.in_line(1).await;
+    let ended = clock.now();
+    kill_process(child, Signal::KILL).unwrap();
+    let granted = two.expect("granted").await.unwrap();
+    assert!(granted.at > ended, "freed under a living child");
+    assert!(granted.at.since(ended) < COST, "{:?}", granted.at.since(ended));
 }

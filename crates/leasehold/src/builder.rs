@@ -21,6 +21,7 @@ pub struct Builder {
     program: Option<String>,
     observers: Vec<Arc<dyn Observer>>,
     clock: Option<Clock>,
+    detached: bool,
 }
 
 impl Builder {
@@ -60,6 +61,13 @@ impl Builder {
         self
     }
 
+    /// Takes leases that are not tied to the life of this process, where a store ties them to it: for a program that
+    /// takes a lease for somebody else and ends. They run to their ttl unless somebody goes on with them.
+    pub fn detached(mut self) -> Self {
+        self.detached = true;
+        self
+    }
+
     /// Opens a store by its URL.
     ///
     /// # Errors
@@ -84,11 +92,12 @@ impl Builder {
     ///
     /// The store is closed again.
     pub async fn open(self, url: StoreUrl) -> Result<Leasehold> {
+        let detached = self.detached;
         let (namespace, settings) = self.settings();
         let (note, noted) = std::sync::mpsc::channel();
         let clock = settings.clock.clone();
         let opener = move || {
-            let Opened { store, created } = open::open(&url, clock)?;
+            let Opened { store, created } = open::open(&url, clock, detached)?;
             // Read once the store is there.
             drop(note.send(created));
             Ok(store)
@@ -113,7 +122,7 @@ impl Builder {
     }
 
     fn settings(self) -> (Arc<str>, Settings) {
-        let Self { namespace, timeout, owner, program, observers, clock } = self;
+        let Self { namespace, timeout, owner, program, observers, clock, detached: _ } = self;
         let mut owner = owner.unwrap_or_else(owner::this_process);
         if let Some(program) = program {
             owner.program = program;

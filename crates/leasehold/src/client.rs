@@ -1,17 +1,18 @@
 //! The client: one store, one thread, any number of locks.
 
 use std::fmt;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, LocalBoxFuture};
 use leasehold_core::{Capabilities, Clock, Code, ConfigError, LockName, Op, Owner, Result, Snapshot, Store};
 use tokio::sync::oneshot;
 
 use crate::builder::Builder;
 use crate::config::{Config, Overrides};
-use crate::engine::{self, Command, Handle, Settings};
+use crate::engine::{self, Command, Engine, Handle, Settings};
 use crate::janitor;
 use crate::lock::Lock;
 use crate::open::Opened;
@@ -105,24 +106,35 @@ impl Client {
         self.handle.get().ok_or_else(janitor::ended)
     }
 
+    /// Runs something on the engine's thread.
+    pub(crate) async fn on_engine<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Rc<Engine>) -> LocalBoxFuture<'static, T> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Run(Box::new(move |engine| {
+            let work = work(engine);
+            // Whoever asked may have gone.
+            async move { drop(reply.send(work.await)) }.boxed_local()
+        })))?;
+        answer.await.map_err(|_| janitor::ended())
+    }
+
     /// Runs something with the store on the engine's thread, within the client's timeout.
-    async fn ask<T: Send + 'static>(
+    pub(crate) async fn ask<T: Send + 'static>(
         &self,
         op: Op,
         name: Option<LockName>,
         work: impl FnOnce(Arc<dyn Store>) -> BoxFuture<'static, Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
-        self.send(Command::Run(Box::new(move |engine| {
+        let work = move |engine: Rc<Engine>| {
             async move {
-                let deadline = engine.settings.timeout;
                 let work = work(engine.store.clone());
-                // Whoever asked may have gone.
-                drop(reply.send(engine.call(op, name.as_ref(), deadline, work).await));
+                engine.call(op, name.as_ref(), engine.settings.timeout, work).await
             }
             .boxed_local()
-        })))?;
-        answer.await.map_err(|_| janitor::ended())?
+        };
+        self.on_engine(work).await?
     }
 }
 

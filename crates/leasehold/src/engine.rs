@@ -43,6 +43,10 @@ pub(crate) enum Command {
         leave: Leave,
         reply: Option<oneshot::Sender<Result<()>>>,
     },
+    /// Watch it no longer, and give nothing back.
+    Keep {
+        hold: Arc<Hold>,
+    },
     /// Renew now, and say when it was answered.
     Ensure {
         hold: Arc<Hold>,
@@ -193,6 +197,7 @@ impl Engine {
                 }
             }
             Command::Release { hold, leave, reply } => local::release(&self, &hold, leave, reply),
+            Command::Keep { hold } => local::keep(&self, &hold),
             Command::Ensure { hold, reply } => self.watchdog.ensure(&hold, reply),
             Command::Run(work) => drop(tokio::task::spawn_local(work(self))),
             Command::Close { reply } => drop(reply.send(Ok(()))),

@@ -1,15 +1,18 @@
 //! The proof that a lock is held.
 
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{ConfigError, Leave, LockName, Lost, LostReason, Result, Token, fault};
+use futures_util::FutureExt;
+use leasehold_core::{ConfigError, Leave, LockName, Lost, LostReason, Note, NoteError, Result, Token, fault};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::engine::Command;
+use crate::engine::{Command, Engine};
+use crate::handover::LeaseTicket;
 use crate::hold::{Hold, LeaseState};
 use crate::janitor;
 
@@ -171,7 +174,28 @@ impl Lease {
     /// # Cancel safety
     ///
     /// It is given back all the same.
-    pub async fn release(mut self) -> Result<()> {
+    pub async fn release(self) -> Result<()> {
+        self.give_back(Leave::Open).await
+    }
+
+    /// Gives it back and keeps the name shut for `lasting`: nobody gets in before that, not even we. `note` says why
+    /// to those who look.
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](Self::release), and a note that cannot be one.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`release`](Self::release).
+    pub async fn release_closed(self, lasting: Duration, note: &str) -> Result<()> {
+        let bad = |error: NoteError| ConfigError::new(error.to_string()).help("write one plain line");
+        let note = Note::parse(note).map_err(bad)?;
+        let leave = if lasting.is_zero() { Leave::Open } else { Leave::Closed { lasting, note } };
+        self.give_back(leave).await
+    }
+
+    async fn give_back(mut self, leave: Leave) -> Result<()> {
         self.released = true;
         if self.hold.is_forked() {
             return Err(Lost::new(LostReason::Forked).into());
@@ -179,14 +203,36 @@ impl Lease {
         // Time that ran out unnoticed must not be reported as a good release.
         let stands = self.hold.check();
         let (reply, answer) = oneshot::channel();
-        self.client.send(Command::Release {
-            hold: self.hold.clone(),
-            leave: Leave::Open,
-            reply: Some(reply),
-        })?;
+        self.client.send(Command::Release { hold: self.hold.clone(), leave, reply: Some(reply) })?;
         let answer = answer.await.map_err(|_| janitor::ended())?;
         stands?;
         answer
+    }
+
+    /// What it takes to go on with this lease elsewhere ([`Leasehold::resume`](crate::Leasehold::resume)). As long as
+    /// both renew it, either may.
+    ///
+    /// # Errors
+    ///
+    /// When it no longer holds.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing happens when it is dropped.
+    pub async fn ticket(&self) -> Result<LeaseTicket> {
+        self.check()?;
+        let id = self.hold.id;
+        let look = move |engine: Rc<Engine>| async move { engine.watchdog.ticket(id) }.boxed_local();
+        self.client.on_engine(look).await?.ok_or_else(|| Lost::new(LostReason::Released).into())
+    }
+
+    /// Lets go of it without giving it back: it is renewed no longer, and runs to the end of its ttl unless
+    /// somebody [resumes](crate::Leasehold::resume) it.
+    pub fn keep(mut self) {
+        self.released = true;
+        let hold = self.hold.clone();
+        // A client that was closed renews nothing.
+        drop(self.client.send(Command::Keep { hold }));
     }
 }
 

@@ -46,6 +46,7 @@ mod client;
 pub mod config;
 mod engine;
 mod event;
+mod handover;
 mod hold;
 mod janitor;
 mod lease;
@@ -63,6 +64,7 @@ mod watchdog;
 pub use builder::Builder;
 pub use client::{AsyncLedger, Leasehold};
 pub use event::{Event, Observer};
+pub use handover::LeaseTicket;
 pub use hold::LeaseState;
 pub use lease::Lease;
 pub use leasehold_core::{

@@ -62,6 +62,17 @@ pub(crate) fn release(
     });
 }
 
+/// Ends the watch over a lease and gives nothing back: it runs to the end of its ttl, or whoever has its ticket
+/// goes on with it.
+pub(crate) fn keep(engine: &Rc<Engine>, hold: &Hold) {
+    let Some(tenancy) = engine.watchdog.remove(hold.id) else { return };
+    let lost = hold.reason();
+    hold.end(LostReason::Released);
+    if let Some(party) = tenancy.party.filter(|_| lost.is_none()) {
+        engine.go_on(&party);
+    }
+}
+
 /// What the holder is told of his release.
 fn judge(lost: Option<LostReason>, outcome: Result<GivenBack>) -> Result<()> {
     match (lost, outcome) {

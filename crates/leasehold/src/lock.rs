@@ -34,6 +34,7 @@ pub struct Lock {
     max_hold: Option<Duration>,
     note: Result<Note, NoteError>,
     fair: bool,
+    anchored: bool,
     /// Why it cannot be asked for, as far as the configuration says.
     refused: Option<ConfigError>,
 }
@@ -58,6 +59,7 @@ impl Lock {
             max_hold: None,
             note: Ok(Note::NONE),
             fair: false,
+            anchored: false,
             refused: None,
         }
     }
@@ -118,6 +120,14 @@ impl Lock {
         self
     }
 
+    /// Keeps the lease beyond its ttl while any copy of [`Leasehold::life`](crate::Leasehold::life) is open in any
+    /// process, where the store can tell: for whoever starts other programs under the lock, which must be dead
+    /// before anybody else gets in. The holder's own validity ends as ever.
+    pub fn anchored(mut self) -> Self {
+        self.anchored = true;
+        self
+    }
+
     fn terms(&self, now: bool) -> Result<Terms> {
         let bad_note = |error: &NoteError| {
             ConfigError::new(error.to_string()).help("shorten the note to one plain line")
@@ -137,6 +147,7 @@ impl Lock {
             ttl,
             grace: self.grace.unwrap_or_else(|| terms::default_grace(ttl)),
             max_hold: self.max_hold,
+            anchored: self.anchored,
             note: self.note.as_ref().map_err(bad_note)?.clone(),
         })
     }

@@ -10,14 +10,16 @@ pub(crate) struct Opened {
     pub(crate) created: Option<String>,
 }
 
-/// Opens the store that a URL names. May block for as long as its files take.
-pub(crate) fn open(url: &StoreUrl, clock: Clock) -> Result<Opened> {
+/// Opens the store that a URL names; its leases are tied to the life of this process, where they can be, unless they
+/// are to be `detached`. May block for as long as its files take.
+pub(crate) fn open(url: &StoreUrl, clock: Clock, detached: bool) -> Result<Opened> {
     match url.scheme {
         Scheme::Memory => Ok(Opened { store: Arc::new(MemoryStore::with_clock(clock)), created: None }),
         #[cfg(feature = "sqlite")]
         Scheme::Sqlite => {
             let store = leasehold_sqlite::SqliteStore::open_with(url, clock)?;
             let created = store.created().then(|| store.path().display().to_string());
+            let store = if detached { store.detached() } else { store };
             Ok(Opened { store: Arc::new(store), created })
         }
         other => Err(ConfigError::new(format!("this build has no store for {}: URLs", other.as_str()))

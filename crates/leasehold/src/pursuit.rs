@@ -79,6 +79,7 @@ fn new_claim(engine: &Engine, party: &Party, head: &Waiter) -> Result<Claim> {
         turn: terms.turn,
         ttl: terms.ttl,
         note: terms.note.clone(),
+        anchored: terms.anchored,
         // Alone there is nobody to hand on to.
         tokens: if party.len() > 1 { RUN } else { 1 },
         seen: engine.seen.get(),

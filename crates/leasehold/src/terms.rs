@@ -22,14 +22,17 @@ pub(crate) struct Terms {
     pub(crate) grace: Duration,
     /// After this the lease is lost even if it could be renewed.
     pub(crate) max_hold: Option<Duration>,
+    /// Whether it outlasts its ttl while something of the holder surely lives.
+    pub(crate) anchored: bool,
     pub(crate) note: Note,
 }
 
 impl Terms {
     /// Whether a lease that was claimed on these terms may be handed on to somebody with those.
     pub(crate) fn agree(&self, other: &Self) -> bool {
-        let Self { name, share, turn, ttl, grace: _, max_hold: _, note: _ } = self;
-        (name, share, turn, ttl) == (&other.name, &other.share, &other.turn, &other.ttl)
+        let Self { name, share, turn, ttl, grace: _, max_hold: _, anchored, note: _ } = self;
+        let same = (name, share, turn) == (&other.name, &other.share, &other.turn);
+        same && (ttl, anchored) == (&other.ttl, &other.anchored)
     }
 }
 

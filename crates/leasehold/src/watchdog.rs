@@ -14,6 +14,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::engine::Engine;
 use crate::event::Event;
+use crate::handover::LeaseTicket;
 use crate::hold::Hold;
 use crate::local;
 use crate::party::Party;
@@ -125,6 +126,13 @@ impl Watchdog {
         }
     }
 
+    /// What it takes to carry a lease elsewhere.
+    pub(crate) fn ticket(&self, id: u64) -> Option<LeaseTicket> {
+        let inner = self.inner.borrow();
+        let tenancy = &inner.entries.get(&id)?.tenancy;
+        Some(LeaseTicket::new(&tenancy.claim, &tenancy.tenure))
+    }
+
     /// Watches no longer: whatever a renewal under way answers, it says nothing to anybody.
     pub(crate) fn remove(&self, id: u64) -> Option<Tenancy> {
         let mut inner = self.inner.borrow_mut();
@@ -163,6 +171,52 @@ enum Due {
     Renew(Renew),
     Lost,
     Nothing,
+}
+
+/// Takes over a lease that was claimed elsewhere: renews it at once, and watches it from then on.
+pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Arc<Hold>> {
+    let LeaseTicket { claim, tenure } = ticket;
+    let renew = Renew { claim: Arc::new(claim), tenure: tenure.clone() };
+    let sent = engine.clock.now();
+    let (name, deadline) = (renew.claim.name.clone(), engine.settings.timeout);
+    let batch = [renew.clone()];
+    let ask = async {
+        let answer = engine.store.renew(&batch).await.pop();
+        answer.unwrap_or_else(|| Err(engine.no_answer(Op::Renew, Some(&name), deadline)))
+    };
+    let Renewal::Kept { ttl, server_time } = engine.call(Op::Renew, Some(&name), deadline, ask).await? else {
+        return Err(leasehold_core::Lost::new(LostReason::StoreForgot).into());
+    };
+    engine.tick(server_time);
+    engine.saw(tenure.token);
+    let until = terms::valid_until(sent, ttl);
+    let terms = Terms {
+        name,
+        share: renew.claim.share,
+        turn: renew.claim.turn,
+        ttl: renew.claim.ttl,
+        grace: terms::default_grace(ttl),
+        max_hold: None,
+        anchored: renew.claim.anchored,
+        note: tenure.note.clone(),
+    };
+    let tenancy = Tenancy {
+        claim: renew.claim,
+        terms: Arc::new(terms),
+        first: tenure.token,
+        run: 1,
+        tenure,
+        since: sent,
+        granted: ttl,
+        sent,
+        until,
+        failures: 0,
+        party: None,
+    };
+    let hold = tenancy.hold(engine);
+    hold.take();
+    engine.watchdog.add(hold.clone(), tenancy);
+    Ok(hold)
 }
 
 /// Watches until the engine ends.

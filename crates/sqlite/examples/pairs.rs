@@ -24,6 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             turn: Turn::Now,
             ttl: Duration::from_secs(30),
             note: Note::NONE,
+            anchored: false,
             tokens: 1,
             seen: None,
             proposed: None,

@@ -346,7 +346,7 @@ impl Db {
         most: usize,
     ) -> Result<Vec<LockName>> {
         let mut query = self.connection.prepare_cached(
-            "SELECT name, life FROM member WHERE until > ?1 AND name > ?2 AND name >= ?3
+            "SELECT name, life FROM member WHERE (until > ?1 OR (anchored AND token IS NOT NULL)) AND name > ?2 AND name >= ?3
              UNION ALL SELECT name, NULL FROM closure WHERE until > ?1 AND name > ?2 AND name >= ?3
              ORDER BY name",
         )?;

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use leasehold_core::{BootTime, Line};
 use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags};
@@ -20,6 +21,10 @@ use crate::config::beside;
 use crate::fail::{Fail, Result};
 use crate::schema::random_id;
 
+/// For how long an anchored lease that has run out is prolonged at each look while its life lasts.
+const HOLDS_ON: Duration = Duration::from_secs(2);
+/// Copies of a life are for other programs to inherit, out of the way of the low numbers that they use.
+const LOWEST_COPY: i32 = 60;
 /// So many foreign lives are kept open for asking again; asking one that is not costs three calls more.
 const MOST_OPEN: usize = 64;
 
@@ -208,6 +213,14 @@ pub(crate) fn is_over(fd: &impl AsFd) -> bool {
     }
 }
 
+/// What can be said of a life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pulse {
+    Lives,
+    Over,
+    Unknown,
+}
+
 /// Our own life.
 #[derive(Debug)]
 struct Life {
@@ -268,11 +281,16 @@ impl Lives {
         self.mine.as_ref().is_some_and(|mine| &*mine.id == life)
     }
 
-    /// Whether a life is surely over. A life whose file is missing is not: somebody may have tidied up what he
-    /// did not know, and the ttl ends its leases all the same.
+    /// Whether a life is surely over.
     pub(crate) fn is_over(&self, life: &Arc<str>) -> bool {
+        self.pulse(life) == Pulse::Over
+    }
+
+    /// What can be said of a life. One whose file is missing is not over: somebody may have tidied up what he did
+    /// not know, and the ttl ends its leases all the same.
+    fn pulse(&self, life: &Arc<str>) -> Pulse {
         if self.is_mine(life) {
-            return false;
+            return Pulse::Lives;
         }
         let mut open = self.open.borrow_mut();
         let over = match open.get(life) {
@@ -286,17 +304,19 @@ impl Lives {
                     open.insert(life.clone(), fd);
                     over
                 }
-                Err(_) => false,
+                Err(_) => return Pulse::Unknown,
             },
         };
-        if over {
-            open.remove(life);
-            self.over.borrow_mut().insert(life.clone());
+        if !over {
+            return Pulse::Lives;
         }
-        over
+        open.remove(life);
+        self.over.borrow_mut().insert(life.clone());
+        Pulse::Over
     }
 
-    /// Drops from a line what has run out, and whose process has died.
+    /// Drops from a line what has run out, and whose process has died; an anchored lease that has run out holds on
+    /// while its life surely lasts.
     ///
     /// Only those are looked at whose death lets somebody in: who holds, and the waiters up to the first that
     /// lives. The others' places lapse by themselves, and looking at a crowd would cost each step two system calls
@@ -304,18 +324,31 @@ impl Lives {
     pub(crate) fn sweep(&self, line: &mut Line, now: BootTime) {
         let mut head_lives = false;
         let mut dead = Vec::new();
-        for member in line.members.iter().filter(|member| member.until > now) {
+        for member in &mut line.members {
             let holds = member.held.is_some();
-            if !holds && head_lives {
+            let (out, anchored) = (member.until <= now, holds && member.anchored);
+            if (out && !anchored) || (!holds && head_lives) {
                 continue;
             }
-            if member.life.as_ref().is_some_and(|life| self.is_over(life)) {
-                dead.push(member.id);
-            } else if !holds {
-                head_lives = true;
+            match member.life.as_ref().map_or(Pulse::Unknown, |life| self.pulse(life)) {
+                Pulse::Over => dead.push(member.id),
+                // The next look comes when it ends, or then.
+                Pulse::Lives if out => member.until = now.after(HOLDS_ON),
+                Pulse::Lives | Pulse::Unknown => head_lives |= !holds,
             }
         }
         line.sweep(now, |member| dead.contains(&member.id));
+    }
+
+    /// A duplicate of the descriptor that is our life, begun if need be.
+    pub(crate) fn anchor(&mut self) -> Result<OwnedFd> {
+        let life = match self.mine.take() {
+            Some(life) => life,
+            None => self.dir.begin()?,
+        };
+        let copy = rustix::io::fcntl_dupfd_cloexec(&life.lock, LOWEST_COPY);
+        self.mine = Some(life);
+        copy.map_err(|error| Fail::io("cannot share the lock of this process", error))
     }
 
     /// Lives that were found over since this was asked last.

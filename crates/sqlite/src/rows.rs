@@ -14,7 +14,7 @@ pub(crate) fn load(connection: &Connection, name: &LockName, id: Option<ClaimId>
     let mut line = Line::default();
     let mut query = connection.prepare_cached(
         "SELECT place, version, id, life, host, user, pid, program, tag, take, limits, turn, ttl, note,
-                since, until, renewed, token, first, run, held_since, renewals, tenure
+                since, until, renewed, token, first, run, held_since, renewals, tenure, anchored
          FROM member WHERE name = ? ORDER BY place",
     )?;
     let mut rows = query.query([name.as_str()])?;
@@ -70,6 +70,7 @@ fn member(row: &Row<'_>) -> Result<Member> {
         until: from_sql(row.get(15)?),
         renewed: from_sql(row.get(16)?),
         held,
+        anchored: row.get(23)?,
         life: life.map(Into::into),
     })
 }
@@ -169,20 +170,35 @@ pub(crate) fn save(
 
 /// Whether it is the same row: a claim whose place lapsed and that came back is another one under the same id.
 fn is_same(old: &Member, new: &Member) -> bool {
-    let Member { id, owner, share, turn, ttl, place, since, note: _, until: _, renewed: _, held: _, life: _ } =
-        old;
+    let Member {
+        id,
+        owner,
+        share,
+        turn,
+        ttl,
+        place,
+        since,
+        note: _,
+        until: _,
+        renewed: _,
+        held: _,
+        anchored: _,
+        life: _,
+    } = old;
     let place = (*id, *place, *since) == (new.id, new.place, new.since);
     place && *owner == new.owner && (*share, *turn, *ttl) == (new.share, new.turn, new.ttl)
 }
 
 fn insert(connection: &Connection, name: &LockName, version: i64, member: &Member) -> Result<()> {
-    let Member { id, owner, share, turn, ttl, note, place, since, until, renewed, held, life } = member;
+    let Member { id, owner, share, turn, ttl, note, place, since, until, renewed, held, anchored, life } =
+        member;
     let Owner { host, user, pid, program, tag } = owner;
     let held = Columns::of(held.as_ref());
     let mut insert = connection.prepare_cached(
         "INSERT INTO member (name, place, version, id, life, host, user, pid, program, tag, take, limits, turn,
-                             ttl, note, since, until, renewed, token, first, run, held_since, renewals, tenure)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                             ttl, note, since, until, renewed, token, first, run, held_since, renewals, tenure,
+                             anchored)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
     insert.execute(params![
         name.as_str(),
@@ -209,6 +225,7 @@ fn insert(connection: &Connection, name: &LockName, version: i64, member: &Membe
         held.since,
         held.renewals,
         held.tenure,
+        anchored,
     ])?;
     Ok(())
 }
@@ -227,6 +244,7 @@ fn update(connection: &Connection, name: &LockName, version: i64, member: &Membe
         until,
         renewed,
         held,
+        anchored: _,
         life,
     } = member;
     let held = Columns::of(held.as_ref());

@@ -251,6 +251,7 @@ mod tests {
             turn: Turn::Now,
             ttl: Duration::from_secs(30),
             note: Note::NONE,
+            anchored: false,
             tokens: 1,
             seen: None,
             proposed: None,

@@ -41,6 +41,7 @@ CREATE TABLE member (
     held_since INTEGER,
     renewals   INTEGER,
     tenure     INTEGER,
+    anchored   INTEGER NOT NULL, -- 1: held beyond its end while its life surely lasts
     PRIMARY KEY (name, place)
 ) STRICT, WITHOUT ROWID;
 

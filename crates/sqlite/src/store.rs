@@ -1,6 +1,7 @@
 //! The store: the trait's verbs as jobs for the database thread, and the waits.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -309,6 +310,10 @@ impl Store for SqliteStore {
             db.read(gone, |db, at| db.names(&prefix, after.as_ref(), at, PAGE))
         })
         .await
+    }
+
+    async fn anchor(&self) -> Result<Option<OwnedFd>> {
+        self.ask(Op::Open, None, |db, _| db.lives.anchor().map(Some)).await
     }
 
     fn ledger(&self) -> Option<&dyn Ledger> {

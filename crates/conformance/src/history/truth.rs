@@ -63,6 +63,7 @@ fn actor(dice: &mut fastrand::Rng, process: u32, number: u64) -> Actor {
         turn: if dice.u8(..4) == 0 { Turn::Any } else { Turn::Fifo },
         ttl: Duration::from_secs(3),
         note: Note::NONE,
+        anchored: false,
         tokens: 1,
         seen: None,
         proposed: None,

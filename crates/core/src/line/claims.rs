@@ -167,6 +167,7 @@ impl Line {
             turn,
             ttl,
             note,
+            anchored,
             tokens: _,
             seen: _,
             proposed: _,
@@ -185,6 +186,7 @@ impl Line {
             until: now.after(PLACE_LIFE),
             renewed: now,
             held: None,
+            anchored: *anchored,
             life,
         });
         self.version += 1;
@@ -259,6 +261,7 @@ impl Line {
             since: now,
             until: now.after(TOMBSTONE_LIFE),
             renewed: now,
+            anchored: false,
             held: Some(Held {
                 token: tenure.token,
                 first: tenure.token,

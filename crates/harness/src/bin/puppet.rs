@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, Write};
 use std::pin::pin;
+use std::process::Stdio;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -24,9 +25,10 @@ fn main() -> Result<(), Trouble> {
 
 async fn obey(client: &Leasehold, words: &[&str], lease: &mut Option<Lease>) -> Result<(), Trouble> {
     match words {
-        ["acquire" | "try", name, ttl, rest @ ..] => {
+        ["acquire" | "try" | "anchor", name, ttl, rest @ ..] => {
             let lock = client.lock(name).ttl(Duration::from_millis(ttl.parse()?));
             let lock = if rest.contains(&"fair") { lock.fair() } else { lock };
+            let lock = if words[0] == "anchor" { lock.anchored() } else { lock };
             let got = if words[0] == "try" { lock.attempt().await } else { lock.acquire().await };
             match got {
                 Ok(got) => {
@@ -50,6 +52,12 @@ async fn obey(client: &Leasehold, words: &[&str], lease: &mut Option<Lease>) -> 
             // The only thread of this program does nothing else.
             std::thread::sleep(Duration::from_millis(ms.parse()?));
             check(lease.as_ref().ok_or("nothing is held")?);
+        }
+        ["leave-child", seconds] => {
+            let life = client.life().await?.ok_or("this store has no life to share")?;
+            rustix::io::fcntl_setfd(&life, rustix::io::FdFlags::empty())?;
+            let child = std::process::Command::new("sleep").arg(seconds).stdout(Stdio::null()).spawn()?;
+            say("started", &[("pid", child.id().to_string())]);
         }
         ["fork-check"] => fork_check(client, lease)?,
         ["close"] => {

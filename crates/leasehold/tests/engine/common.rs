@@ -1,6 +1,7 @@
 //! What the tests of the engine share: a listener, a wait for conditions, and a store that can be told to fail.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -150,6 +151,10 @@ impl Store for Moody {
 
     async fn list(&self, prefix: &str, after: Option<&LockName>) -> Result<Vec<LockName>> {
         self.go(Op::List, self.inner.list(prefix, after)).await
+    }
+
+    async fn anchor(&self) -> Result<Option<OwnedFd>> {
+        self.inner.anchor().await
     }
 
     fn ledger(&self) -> Option<&dyn Ledger> {

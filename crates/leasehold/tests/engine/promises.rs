@@ -6,7 +6,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::common::{Log, TTL, ms, until};
-use leasehold::{Clock, Error, Event, LeaseState, Leasehold, LostReason, MemoryStore, Outcome, Token};
+use leasehold::{
+    Clock, Error, Event, LeaseState, LeaseTicket, Leasehold, LostReason, MemoryStore, Outcome, Token,
+};
 
 #[tokio::test]
 async fn one_has_it_and_the_others_hear_who() {
@@ -267,6 +269,48 @@ async fn a_client_that_is_closed_while_it_waits_leaves_no_place_behind() {
     client.close().await.unwrap();
     assert!(holder.inspect("x").await.unwrap().waiters.is_empty());
     assert!(waits.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_lease_that_is_kept_can_be_found_and_gone_on_with_under_its_token() {
+    let store = Arc::new(MemoryStore::new());
+    let first = Leasehold::builder().store(store.clone());
+    let second = Leasehold::builder().store(store);
+    let lease = first.lock("x").ttl(TTL).acquire().await.unwrap();
+    let token = lease.token();
+    lease.keep();
+    let ticket = second.find("x", token).await.unwrap().expect("it still holds");
+    let ticket = LeaseTicket::from_bytes(&ticket.to_bytes()).unwrap();
+    let resumed = second.resume(ticket.clone()).await.unwrap();
+    assert_eq!(resumed.token(), token);
+    tokio::time::sleep(TTL * 2).await;
+    assert_eq!(resumed.check().unwrap(), token, "it is renewed here now");
+    resumed.release().await.unwrap();
+    assert!(second.find("x", token).await.unwrap().is_none());
+    assert!(matches!(second.resume(ticket).await, Err(Error::Lost(_))), "what was given back stays so");
+}
+
+#[tokio::test]
+async fn only_the_lease_with_that_token_is_broken_and_its_holder_hears_of_it() {
+    let client = Leasehold::memory();
+    let lease = client.lock("x").ttl(TTL).acquire().await.unwrap();
+    let other = Token::new(lease.token().get() - 1).unwrap();
+    assert!(client.break_lease("x", other).await.unwrap().is_none());
+    lease.check().expect("nothing was done");
+    let holder = client.break_lease("x", lease.token()).await.unwrap().expect("it was the holder's");
+    assert_eq!(holder.token, lease.token());
+    lease.lost().await;
+    assert!(client.lock("x").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_name_may_be_kept_shut_after_the_release() {
+    let client = Leasehold::memory();
+    let lock = client.lock("x");
+    lock.acquire().await.unwrap().release_closed(TTL, "cooling").await.unwrap();
+    let Err(Error::Busy(busy)) = lock.attempt().await else { panic!("it is shut") };
+    assert_eq!(busy.closed.unwrap().note.text(), Some("cooling"));
+    lock.acquire_within(TTL * 5).await.expect("it opens by itself").release().await.unwrap();
 }
 
 #[tokio::test]

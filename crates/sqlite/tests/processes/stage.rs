@@ -34,6 +34,7 @@ pub(crate) fn claim(text: &str, turn: Turn) -> Claim {
         turn,
         ttl: Duration::from_secs(30),
         note: Note::NONE,
+        anchored: false,
         tokens: 1,
         seen: None,
         proposed: None,
