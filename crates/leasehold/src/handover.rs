@@ -179,7 +179,7 @@ impl Leasehold {
     }
 
     /// A duplicate of the descriptor by which the kernel tells others that this client lives, where the store has
-    /// one: leases that were taken [`anchored`](Lock::anchored) last while any copy of it is open, in whatever
+    /// one: leases that were taken [`anchored`](crate::Lock::anchored) last while any copy of it is open, in whatever
     /// process. It closes on exec unless told otherwise.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +17,11 @@ use tokio::net::unix::pipe::Receiver;
 use crate::config::beside;
 use crate::life::{RunDir, is_over};
 
+/// When an onlooker looks again after something was written to the log. What is written becomes visible a little
+/// later, through shared memory, of which the system tells nobody: a look in between sees nothing new, and no second
+/// event follows. The writer may even have been stopped right there, so the last pause goes on for ever.
+const LOOK_AGAIN: [Duration; 4] =
+    [Duration::from_millis(1), Duration::from_millis(20), Duration::from_millis(200), Duration::from_secs(1)];
 /// How often an onlooker looks where the system does not tell of changes to files.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -69,7 +75,12 @@ impl Ends {
 
 /// Tells an onlooker, who stands in no line, that something was committed.
 #[derive(Debug)]
-pub(crate) struct Commits(#[cfg(target_os = "linux")] Option<AsyncFd<OwnedFd>>);
+pub(crate) struct Commits {
+    #[cfg(target_os = "linux")]
+    log: Option<AsyncFd<OwnedFd>>,
+    /// How often was looked again since the last event.
+    again: AtomicUsize,
+}
 
 impl Commits {
     #[cfg(target_os = "linux")]
@@ -86,24 +97,29 @@ impl Commits {
             add_watch(&fd, file, WatchFlags::ATTRIB | WatchFlags::MOVE_SELF)?;
             AsyncFd::with_interest(fd, Interest::READABLE)
         };
-        Self(watch().ok())
+        Self { log: watch().ok(), again: AtomicUsize::new(0) }
     }
 
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn watch(file: &Path) -> Self {
         let _ = beside(file, "-wal");
-        Self()
+        Self { again: AtomicUsize::new(0) }
     }
 
     /// Returns after a commit, or after a while.
     pub(crate) async fn next(&self) {
         #[cfg(target_os = "linux")]
-        if let Some(fd) = &self.0
-            && let Ok(mut guard) = fd.readable().await
-        {
-            let mut bytes = [0; 4096];
-            while rustix::io::read(fd.get_ref(), &mut bytes).is_ok_and(|read| read > 0) {}
-            guard.clear_ready();
+        if let Some(log) = &self.log {
+            let again = self.again.load(Ordering::Relaxed).min(LOOK_AGAIN.len() - 1);
+            tokio::select! {
+                ready = log.readable() => if let Ok(mut guard) = ready {
+                    let mut bytes = [0; 4096];
+                    while rustix::io::read(log.get_ref(), &mut bytes).is_ok_and(|read| read > 0) {}
+                    guard.clear_ready();
+                    self.again.store(0, Ordering::Relaxed);
+                },
+                () = tokio::time::sleep(LOOK_AGAIN[again]) => self.again.store(again + 1, Ordering::Relaxed),
+            }
             return;
         }
         tokio::time::sleep(LOOK_EVERY).await;
