@@ -128,6 +128,21 @@ impl Running {
         stdin.write_all(text.as_bytes()).unwrap();
         stdin.flush().unwrap();
     }
+
+    /// Types something until it had its effect: what is typed while the terminal changes hands may be thrown away by
+    /// the terminal itself.
+    pub(crate) fn type_until(&mut self, text: &str, what: &str, mut holds: impl FnMut() -> bool) {
+        let clock = Clock::system();
+        let mut typed = clock.now();
+        self.type_in(text);
+        until(what, || {
+            if clock.now().since(typed) > AGAIN {
+                self.type_in(text);
+                typed = clock.now();
+            }
+            holds()
+        });
+    }
 }
 
 impl Drop for Running {
@@ -153,6 +168,9 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// When something that is typed and had no effect is typed again.
+const AGAIN: Duration = Duration::from_millis(700);
 
 /// How long something took.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {

@@ -95,8 +95,9 @@ fn ctrl_z_gives_the_prompt_back_and_fg_goes_on() {
     ));
     until("the command has started", || place.read("up") == "up\n");
     shell.type_in("\u{1a}");
-    shell.type_in("echo prompt > prompt\n");
-    until("the shell has its prompt", || place.read("prompt") == "prompt\n");
+    shell.type_until("echo prompt > prompt\n", "the shell has its prompt", || {
+        place.read("prompt") == "prompt\n"
+    });
     assert!(!place.is_free("demo"));
     place.write("done", "");
     shell.type_in("fg\n");
@@ -118,8 +119,9 @@ fn a_command_that_slept_beyond_its_lease_does_not_go_on() {
     ));
     until("the command has started", || place.read("up") == "up\n");
     shell.type_in("\u{1a}");
-    shell.type_in("echo prompt > prompt\n");
-    until("the shell has its prompt", || place.read("prompt") == "prompt\n");
+    shell.type_until("echo prompt > prompt\n", "the shell has its prompt", || {
+        place.read("prompt") == "prompt\n"
+    });
     until("the lease is over", || matches!(place.status("demo")["state"].as_str(), Some("free" | "expired")));
     place.write("done", "");
     shell.type_in("fg\n");
