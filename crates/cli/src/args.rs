@@ -9,6 +9,11 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use leasehold::ConfigError;
 use leasehold::config::{OnBusy, Scope, StoreDown, Wait, parse_duration};
 
+use crate::script_args::{
+    ACQUIRE_HELP, AcquireArgs, CHECK_HELP, CheckArgs, HeldArgs, KeeperArgs, RELEASE_HELP, RENEW_HELP,
+    TRY_HELP, TryArgs,
+};
+
 const RUN_EXAMPLES: &str = "\
 Examples:
   leasehold run report:daily -- ./report.sh           skip if another server has it
@@ -54,12 +59,30 @@ pub(crate) enum Command {
     #[command(override_usage = "leasehold run [OPTIONS] <NAME> -- <COMMAND> [ARGS]...")]
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Take a lease and print its token
+    #[command(after_help = ACQUIRE_HELP)]
+    Acquire(AcquireArgs),
+    /// Short for `acquire --no-wait`
+    #[command(after_help = TRY_HELP)]
+    Try(TryArgs),
+    /// Am I still the holder? Exit 0 or 79, fast enough for every loop
+    #[command(after_help = CHECK_HELP)]
+    Check(CheckArgs),
+    /// Prolong a lease
+    #[command(after_help = RENEW_HELP)]
+    Renew(HeldArgs),
+    /// Give a lease back
+    #[command(after_help = RELEASE_HELP)]
+    Release(HeldArgs),
     /// All locks, one line each
     #[command(visible_aliases = ["ls", "ps"], after_help = LIST_EXAMPLES)]
     List(ListArgs),
     /// One lock in full
     #[command(after_help = STATUS_EXAMPLES)]
     Status(StatusArgs),
+    /// The background renewer of --while-pid; nobody types it
+    #[command(hide = true)]
+    Keeper(KeeperArgs),
     /// The settings, and where each comes from
     Config(ConfigArgs),
     /// Long text for an error code or a topic
@@ -102,7 +125,7 @@ pub(crate) struct Global {
     pub(crate) raw_name: bool,
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RunArgs {
     /// What is locked, noun first: report:daily
     pub(crate) name: OsString,
@@ -199,7 +222,7 @@ fn some_time(text: &str) -> Result<Duration, ConfigError> {
     }
 }
 
-fn some_ttl(text: &str) -> Result<Duration, ConfigError> {
+pub(crate) fn some_ttl(text: &str) -> Result<Duration, ConfigError> {
     let ttl = parse_duration(text)?;
     if ttl < crate::plan::LEAST_TTL {
         return Err(too_short("a lease lasts at least 1s", "write one such as 30s"));
@@ -245,6 +268,10 @@ mod tests {
             }
         }
         assert!(!accepted("[run]\n", "nothing"), "the test must be able to fail");
+        for command in grammar.get_subcommands() {
+            let silent = command.get_arguments().find(|argument| argument.get_help().is_none());
+            assert_eq!(silent.map(clap::Arg::get_id), None, "{} has no help", command.get_name());
+        }
     }
 
     #[test]

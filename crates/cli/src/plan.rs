@@ -1,16 +1,14 @@
 //! What one `run` is to do: flags, rules and defaults brought together and checked, before anything is asked.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use leasehold::config::{Config, LockSettings, OnBusy, Origin, Setting, StoreChoice, StoreDown, Wait, exact};
-use leasehold::{Code, LockName, Note};
+use leasehold::{Busy, Code, LockName, Note};
 
 use crate::args::{Global, RunArgs};
-use crate::exit;
 use crate::failure::Failure;
-use crate::settings;
-use crate::timetable;
+use crate::{exit, human, settings, timetable, waiting};
 
 /// The shortest lease that a command can be stopped inside of.
 pub(crate) const LEAST_TTL: Duration = Duration::from_secs(1);
@@ -78,6 +76,25 @@ impl Plan {
             grace,
             note,
         })
+    }
+
+    /// That somebody else has it.
+    pub(crate) fn refused(&self, code: Code, message: String, busy: &Busy) -> Failure {
+        let mut failure = Failure::new(code, exit::TEMPFAIL, message);
+        failure.retryable = true;
+        failure.rows = waiting::holder_rows(busy);
+        failure.hint(format!("{}   shows who has it and who waits", self.status_line()))
+    }
+
+    /// The command line that looks at the same lock in the same store.
+    pub(crate) fn status_line(&self) -> String {
+        let Self { name, store, .. } = self;
+        let mut words = vec!["leasehold".to_owned(), "status".to_owned()];
+        if matches!(store.origin, Origin::Flag(_)) {
+            words.extend(["--store".to_owned(), store.name.clone().unwrap_or_else(|| store.to_string())]);
+        }
+        words.push(name.to_string());
+        human::command_line(words.iter().map(OsStr::new))
     }
 }
 

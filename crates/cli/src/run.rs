@@ -1,11 +1,11 @@
 //! `leasehold run`: from the plan to the exit code.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::config::{OnBusy, Origin, StoreDown, exact};
+use leasehold::config::{OnBusy, StoreDown, exact};
 use leasehold::{BootTime, Busy, Clock, Code, Error, Lease, Leasehold, LockName, Lost, Reach, Token};
 
 use crate::args::{Global, RunArgs};
@@ -121,7 +121,7 @@ impl Run<'_> {
             let rows = ends
                 .map(|text| ("ends", text))
                 .into_iter()
-                .chain([("wait", self.with_wait()), ("look", self.status())]);
+                .chain([("wait", self.with_wait()), ("look", self.plan.status_line())]);
             let rows: Vec<_> = rows.collect();
             let rows = rows_text(rows.iter().map(|(label, text)| (*label, text)));
             self.talk.tell(format_args!("skipped, {}{rows}", human::harmless(&busy.to_string())));
@@ -130,22 +130,8 @@ impl Run<'_> {
     }
 
     fn refused(&self, code: Code, message: String, busy: &Busy) -> Failure {
-        let mut failure = Failure::new(code, exit::TEMPFAIL, message);
-        failure.retryable = true;
-        failure.rows = waiting::holder_rows(busy);
-        let failure = failure.hint(format!("{}   shows who has it and who waits", self.status()));
+        let failure = self.plan.refused(code, message, busy);
         if code == Code::BUSY { failure.also(&format!("{}   waits", self.with_wait())) } else { failure }
-    }
-
-    /// The command line that looks at the same lock in the same store.
-    fn status(&self) -> String {
-        let Plan { name, store, .. } = self.plan;
-        let mut words = vec!["leasehold".to_owned(), "status".to_owned()];
-        if matches!(store.origin, Origin::Flag(_)) {
-            words.extend(["--store".to_owned(), store.name.clone().unwrap_or_else(|| store.to_string())]);
-        }
-        words.push(name.to_string());
-        human::command_line(words.iter().map(OsStr::new))
     }
 
     /// The same command line, but waiting.

@@ -8,6 +8,7 @@ mod ends;
 mod looking;
 mod loss;
 mod nothing_else;
+mod scripts;
 mod signals;
 mod stage;
 mod store_trouble;
