@@ -10,8 +10,8 @@ use leasehold::ConfigError;
 use leasehold::config::{OnBusy, Scope, StoreDown, Wait, parse_duration};
 
 use crate::script_args::{
-    ACQUIRE_HELP, AcquireArgs, CHECK_HELP, CheckArgs, HeldArgs, KeeperArgs, RELEASE_HELP, RENEW_HELP,
-    TRY_HELP, TryArgs,
+    ACQUIRE_HELP, AcquireArgs, BREAK_HELP, BreakArgs, CHECK_HELP, CheckArgs, HeldArgs, KeeperArgs,
+    RELEASE_HELP, RENEW_HELP, TRY_HELP, TryArgs,
 };
 
 const RUN_EXAMPLES: &str = "\
@@ -80,6 +80,9 @@ pub(crate) enum Command {
     /// One lock in full
     #[command(after_help = STATUS_EXAMPLES)]
     Status(StatusArgs),
+    /// End somebody else's lease (asks for its name)
+    #[command(after_help = BREAK_HELP)]
+    Break(BreakArgs),
     /// The background renewer of --while-pid; nobody types it
     #[command(hide = true)]
     Keeper(KeeperArgs),

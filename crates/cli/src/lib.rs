@@ -10,6 +10,7 @@
 //! | signals, process groups, the terminal | `signals`, `child`, `sys` |
 //! | what the library is asked | `hold` |
 //! | leases of scripts, whose steps are processes of their own | `acquire`, `script`, `check`, `keeper` |
+//! | the end of somebody else's lease | `breaking` |
 //!
 //! # What this command does not do
 //!
@@ -20,6 +21,7 @@ mod acquire;
 mod alarm;
 mod ancestry;
 mod args;
+mod breaking;
 mod check;
 mod child;
 mod dashes;
@@ -101,6 +103,7 @@ fn work(cli: Cli, words: &[OsString], talk: Talk) -> Result<u8, Failure> {
         Command::Check(args) => block_on(check::check(args, &global, talk)),
         Command::Renew(args) => block_on(script::renew(args, &global, talk)),
         Command::Release(args) => block_on(script::release(args, &global, talk)),
+        Command::Break(args) => block_on(breaking::end(args, &global, talk)),
         Command::Keeper(args) => block_on(keeper::keep(args, &global, talk)),
         Command::List(args) => block_on(look::list(args, &global, talk)),
         Command::Status(args) => block_on(look::status(args, &global, talk)),

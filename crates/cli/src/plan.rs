@@ -83,7 +83,14 @@ impl Plan {
         let mut failure = Failure::new(code, exit::TEMPFAIL, message);
         failure.retryable = true;
         failure.rows = waiting::holder_rows(busy);
-        failure.hint(format!("{}   shows who has it and who waits", self.status_line()))
+        let failure = failure.hint(format!("{}   shows who has it and who waits", self.status_line()));
+        match &busy.holder {
+            Some(holder) if code == Code::TIMED_OUT => {
+                let (name, token) = (human::quoted(self.name.as_str().as_ref()), holder.token);
+                failure.also(&format!("leasehold break {name} --token {token}   ends its lease"))
+            }
+            _ => failure,
+        }
     }
 
     /// The command line that looks at the same lock in the same store.

@@ -1,4 +1,4 @@
-//! The flags of the commands for scripts.
+//! The flags of the commands for scripts, and of `break`.
 
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use leasehold::config::{Wait, parse_duration};
-use leasehold::{Code, ConfigError};
+use leasehold::{Code, ConfigError, Token};
 
 use crate::args::some_ttl;
 
@@ -41,8 +41,16 @@ It is renewed for its whole ttl from now on. LEASE_NAME and LEASE_TOKEN say whic
 Exit code: 0 renewed · 79 the lease is gone · 69 the store cannot be reached";
 
 pub(crate) const RELEASE_HELP: &str = "\
-LEASE_NAME and LEASE_TOKEN say which lease is meant. 
+LEASE_NAME and LEASE_TOKEN say which lease is meant. Somebody else's is ended by `leasehold break`.
 Exit code: 0 given back · 79 it was gone before · 69 the store cannot be reached";
+
+pub(crate) const BREAK_HELP: &str = "\
+A second job may start at once while the first still runs: its holder hears of it at its next renewal, and then
+stops its command. The token (see `leasehold status`) makes sure that nobody newer is hit.
+
+Examples:
+  leasehold break report:daily                        shows the holder, and asks for the name
+  leasehold break report:daily --token 4182 --yes     asks nothing; exit 75 if 4182 is not the holder's any more";
 
 /// What `acquire` and `try` share.
 #[derive(Debug, Clone, Args)]
@@ -100,6 +108,21 @@ pub(crate) struct CheckArgs {
     pub(crate) left: Option<Duration>,
 }
 
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BreakArgs {
+    /// The lock
+    pub(crate) name: OsString,
+    /// The token of the lease to end; nothing is done if it is not the holder's any more
+    #[arg(long, value_name = "N", value_parser = some_token)]
+    pub(crate) token: Option<Token>,
+    /// Do not ask; needs --token
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Why, for those who look later
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+}
+
 /// What the background renewer is started with. The lease itself comes through its stdin.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct KeeperArgs {
@@ -130,4 +153,12 @@ impl FromStr for Print {
             }
         }
     }
+}
+
+fn some_token(text: &str) -> Result<Token, ConfigError> {
+    text.parse().ok().and_then(Token::new).ok_or_else(|| {
+        ConfigError::new("a token is a number above 0")
+            .code(Code::VALUE)
+            .help("leasehold status NAME   shows the holder's")
+    })
 }

@@ -119,8 +119,9 @@ fn of_value(argument: &str, value: &str, error: &clap::Error) -> Failure {
 fn of_command(word: &str, near: Option<String>) -> Failure {
     let failure = |text: &str| Failure::usage(Code::FLAG, format!("no command {word}; {text}"));
     match (word, near) {
-        // It gives back our own lease, never somebody else's: that must never be a typing slip.
-        ("unlock", _) => failure("did you mean release?").hint("leasehold status NAME   shows who holds it"),
+        // No word ends both our own lease and somebody else's: that must never be a typing slip.
+        ("unlock", _) => failure("did you mean release (yours) or break (somebody else's)?")
+            .hint("leasehold status NAME   shows who holds it"),
         ("lock", _) => failure("did you mean run or acquire?").hint("leasehold run NAME -- COMMAND"),
         (_, Some(near)) => failure(&format!("did you mean {near}?")).hint("leasehold --help   lists all"),
         _ => Failure::usage(Code::FLAG, format!("no command {word}")).hint("leasehold --help   lists all"),

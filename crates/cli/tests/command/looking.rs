@@ -141,7 +141,8 @@ fn the_first_screen_the_help_and_the_version_need_nothing() {
         "{text}"
     );
     assert!(text.lines().count() < 20, "{text}");
-    let commands = ["run", "acquire", "try", "check", "renew", "release", "list", "status", "explain"];
+    let commands =
+        ["run", "acquire", "try", "check", "renew", "release", "list", "status", "break", "explain"];
     for command in [None].into_iter().chain(commands.map(Some)) {
         let words: Vec<_> = command.into_iter().chain(["-h"]).collect();
         let output = place.leasehold(&words).output().unwrap();

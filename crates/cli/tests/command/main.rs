@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail, and these have helpers")]
 
 mod bad_input;
+mod breaking;
 mod busy;
 mod config;
 mod ends;
