@@ -16,7 +16,7 @@ use crate::plan::Plan;
 use crate::script_args::{AcquireArgs, Print, TakeArgs, TryArgs};
 use crate::signals::Signals;
 use crate::talk::Talk;
-use crate::{ancestry, exit, hold, settings, waiting};
+use crate::{ancestry, exit, hold, nested, settings, waiting};
 
 const NOTHING_TAKEN: &str = "no lease was taken";
 
@@ -59,6 +59,9 @@ impl Taking {
         let watched = take.while_pid.map(Watched::find).transpose()?;
         let mut signals = Signals::catch()
             .map_err(|error| Failure::new(Code::BUG, exit::BUG, format!("cannot catch signals: {error}")))?;
+        if let Some(around) = nested::around(plan, config).await {
+            return Err(around.refuse("its lease would have to end before the one around it"));
+        }
         let listener = Arc::new(Listener::new(talk));
         let owner = owner(watched);
         let open = hold::open_as(config, &plan.store, &listener, talk, |builder| {

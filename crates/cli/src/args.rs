@@ -10,7 +10,7 @@ use leasehold::ConfigError;
 use leasehold::config::{OnBusy, Scope, StoreDown, Wait, parse_duration};
 
 use crate::script_args::{
-    ACQUIRE_HELP, AcquireArgs, BREAK_HELP, BreakArgs, CHECK_HELP, CheckArgs, HeldArgs, KeeperArgs,
+    ACQUIRE_HELP, AcquireArgs, BREAK_HELP, BreakArgs, CHECK_HELP, CheckArgs, HeldArgs, KeeperArgs, Nested,
     RELEASE_HELP, RENEW_HELP, TRY_HELP, TryArgs,
 };
 
@@ -153,6 +153,9 @@ pub(crate) struct RunArgs {
     /// Store unreachable at the start: exit 69 [default] · exit 0 · run without a lock
     #[arg(long, help_heading = "When things go wrong", value_name = "fail|skip|run", value_parser = StoreDown::from_str)]
     pub(crate) store_down: Option<StoreDown>,
+    /// The same lock is already held by a `run` around this one: reuse its lease [default] · exit 75
+    #[arg(long, help_heading = "When things go wrong", value_name = "reuse|fail", value_parser = Nested::from_str)]
+    pub(crate) nested: Option<Nested>,
     /// Shown to people who wait or look
     #[arg(long, help_heading = "Output", value_name = "TEXT")]
     pub(crate) note: Option<String>,
@@ -257,7 +260,8 @@ mod tests {
             !error.message.contains("unknown field")
         };
         // What belongs to one call and not to a machine has no key.
-        let of_one_call = ["config", "json", "color", "quiet", "verbose", "raw-name", "help", "version"];
+        let of_one_call =
+            ["config", "json", "color", "quiet", "verbose", "raw-name", "help", "version", "nested"];
         for (table, command) in [("", &grammar), ("[run]\n", run)] {
             for flag in command.get_arguments().filter(|flag| !flag.is_positional()) {
                 let name = flag.get_long().unwrap();

@@ -11,6 +11,7 @@
 //! | what the library is asked | `hold` |
 //! | leases of scripts, whose steps are processes of their own | `acquire`, `script`, `check`, `keeper` |
 //! | the end of somebody else's lease | `breaking` |
+//! | what a command may ask of the `run` around it | `sock` (answers), `ask` (questions), `nested` |
 //!
 //! # What this command does not do
 //!
@@ -21,6 +22,7 @@ mod acquire;
 mod alarm;
 mod ancestry;
 mod args;
+mod ask;
 mod breaking;
 mod check;
 mod child;
@@ -33,6 +35,7 @@ mod human;
 mod keeper;
 mod listener;
 mod look;
+mod nested;
 mod plan;
 mod run;
 mod script;
@@ -40,6 +43,7 @@ mod script_args;
 mod settings;
 mod show;
 mod signals;
+mod sock;
 mod supervise;
 mod sys;
 mod talk;

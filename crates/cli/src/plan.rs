@@ -8,6 +8,7 @@ use leasehold::{Busy, Code, LockName, Note};
 
 use crate::args::{Global, RunArgs};
 use crate::failure::Failure;
+use crate::script_args::Nested;
 use crate::{exit, human, settings, timetable, waiting};
 
 /// The shortest lease that a command can be stopped inside of.
@@ -30,13 +31,14 @@ pub(crate) struct Plan {
     pub(crate) fair: bool,
     pub(crate) busy: OnBusy,
     pub(crate) store_down: StoreDown,
+    pub(crate) nested: Nested,
     pub(crate) note: Note,
     pub(crate) store: StoreChoice,
 }
 
 impl Plan {
     pub(crate) fn new(args: RunArgs, global: &Global, config: &Config) -> Result<Self, Failure> {
-        let RunArgs { name, command, wait, fair, busy, ttl, grace, store_down, note } = args;
+        let RunArgs { name, command, wait, fair, busy, ttl, grace, store_down, nested, note } = args;
         let name = settings::name(&name, global.raw_name)?;
         let LockSettings {
             ttl: file_ttl,
@@ -70,6 +72,7 @@ impl Plan {
             fair: fair || file_fair.is_some_and(|fair| fair.value),
             busy: busy.or(file_busy.map(|busy| busy.value)).unwrap_or(DEFAULTS.1),
             store_down: store_down.or(file_store_down.map(|down| down.value)).unwrap_or(DEFAULTS.2),
+            nested: nested.unwrap_or_default(),
             ttl: ttl.value,
             name,
             command,

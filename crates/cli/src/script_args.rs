@@ -155,6 +155,29 @@ impl FromStr for Print {
     }
 }
 
+/// Whether an inner `run` of a lock that an outer one holds goes on under that one's lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Nested {
+    #[default]
+    Reuse,
+    Fail,
+}
+
+impl FromStr for Nested {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        match text {
+            "reuse" => Ok(Self::Reuse),
+            "fail" => Ok(Self::Fail),
+            _ => {
+                let error = ConfigError::new(format!("{text:?} is not a choice")).code(Code::VALUE);
+                Err(error.help("write reuse or fail"))
+            }
+        }
+    }
+}
+
 fn some_token(text: &str) -> Result<Token, ConfigError> {
     text.parse().ok().and_then(Token::new).ok_or_else(|| {
         ConfigError::new("a token is a number above 0")

@@ -51,6 +51,7 @@ const TABLE: &[(&str, i32, &[&str])] = &[
     ("!runn a", 64, &["LH0001", "no command runn; did you mean run?"]),
     ("!lock a", 64, &["LH0001", "did you mean run or acquire?"]),
     ("!unlock a", 64, &["LH0001", "no command unlock", "release (yours) or break (somebody else's)?"]),
+    ("run a --nested maybe", 64, &["LH0005", "write reuse or fail"]),
     ("!break a", 64, &["LH0001", "no terminal to ask at", "leasehold break a --token N --yes"]),
     ("!break a --yes", 64, &["LH0001", "--yes needs --token"]),
     ("!break a --token 0 --yes", 64, &["LH0005", "--token 0: a token is a number above 0"]),

@@ -55,6 +55,8 @@ impl Place {
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", self.folder.path())
+            // Where root has no run directory, sockets lie in the machine's own folder, which is no test's.
+            .env("XDG_RUNTIME_DIR", self.folder.path())
             .env("LEASEHOLD_STORE", self.store())
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
