@@ -9,6 +9,11 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use leasehold::ConfigError;
 use leasehold::config::{OnBusy, Scope, StoreDown, Wait, parse_duration};
 
+use crate::script_args::{
+    ACQUIRE_HELP, AcquireArgs, BREAK_HELP, BreakArgs, CHECK_HELP, CheckArgs, HeldArgs, KeeperArgs, Nested,
+    RELEASE_HELP, RENEW_HELP, TRY_HELP, TryArgs,
+};
+
 const RUN_EXAMPLES: &str = "\
 Examples:
   leasehold run report:daily -- ./report.sh           skip if another server has it
@@ -54,12 +59,33 @@ pub(crate) enum Command {
     #[command(override_usage = "leasehold run [OPTIONS] <NAME> -- <COMMAND> [ARGS]...")]
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Take a lease and print its token
+    #[command(after_help = ACQUIRE_HELP)]
+    Acquire(AcquireArgs),
+    /// Short for `acquire --no-wait`
+    #[command(after_help = TRY_HELP)]
+    Try(TryArgs),
+    /// Am I still the holder? Exit 0 or 79, fast enough for every loop
+    #[command(after_help = CHECK_HELP)]
+    Check(CheckArgs),
+    /// Prolong a lease
+    #[command(after_help = RENEW_HELP)]
+    Renew(HeldArgs),
+    /// Give a lease back
+    #[command(after_help = RELEASE_HELP)]
+    Release(HeldArgs),
     /// All locks, one line each
     #[command(visible_aliases = ["ls", "ps"], after_help = LIST_EXAMPLES)]
     List(ListArgs),
     /// One lock in full
     #[command(after_help = STATUS_EXAMPLES)]
     Status(StatusArgs),
+    /// End somebody else's lease (asks for its name)
+    #[command(after_help = BREAK_HELP)]
+    Break(BreakArgs),
+    /// The background renewer of --while-pid; nobody types it
+    #[command(hide = true)]
+    Keeper(KeeperArgs),
     /// The settings, and where each comes from
     Config(ConfigArgs),
     /// Long text for an error code or a topic
@@ -102,7 +128,7 @@ pub(crate) struct Global {
     pub(crate) raw_name: bool,
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RunArgs {
     /// What is locked, noun first: report:daily
     pub(crate) name: OsString,
@@ -127,6 +153,9 @@ pub(crate) struct RunArgs {
     /// Store unreachable at the start: exit 69 [default] · exit 0 · run without a lock
     #[arg(long, help_heading = "When things go wrong", value_name = "fail|skip|run", value_parser = StoreDown::from_str)]
     pub(crate) store_down: Option<StoreDown>,
+    /// The same lock is already held by a `run` around this one: reuse its lease [default] · exit 75
+    #[arg(long, help_heading = "When things go wrong", value_name = "reuse|fail", value_parser = Nested::from_str)]
+    pub(crate) nested: Option<Nested>,
     /// Shown to people who wait or look
     #[arg(long, help_heading = "Output", value_name = "TEXT")]
     pub(crate) note: Option<String>,
@@ -199,7 +228,7 @@ fn some_time(text: &str) -> Result<Duration, ConfigError> {
     }
 }
 
-fn some_ttl(text: &str) -> Result<Duration, ConfigError> {
+pub(crate) fn some_ttl(text: &str) -> Result<Duration, ConfigError> {
     let ttl = parse_duration(text)?;
     if ttl < crate::plan::LEAST_TTL {
         return Err(too_short("a lease lasts at least 1s", "write one such as 30s"));
@@ -231,7 +260,8 @@ mod tests {
             !error.message.contains("unknown field")
         };
         // What belongs to one call and not to a machine has no key.
-        let of_one_call = ["config", "json", "color", "quiet", "verbose", "raw-name", "help", "version"];
+        let of_one_call =
+            ["config", "json", "color", "quiet", "verbose", "raw-name", "help", "version", "nested"];
         for (table, command) in [("", &grammar), ("[run]\n", run)] {
             for flag in command.get_arguments().filter(|flag| !flag.is_positional()) {
                 let name = flag.get_long().unwrap();
@@ -245,6 +275,10 @@ mod tests {
             }
         }
         assert!(!accepted("[run]\n", "nothing"), "the test must be able to fail");
+        for command in grammar.get_subcommands() {
+            let silent = command.get_arguments().find(|argument| argument.get_help().is_none());
+            assert_eq!(silent.map(clap::Arg::get_id), None, "{} has no help", command.get_name());
+        }
     }
 
     #[test]

@@ -14,11 +14,11 @@ exits! {
     FREE = 1, "free", "status: nobody holds the lock.";
     USAGE = 64, "usage", "A flag, a name or a duration is wrong, or -- is missing; the command was not run.";
     UNAVAILABLE = 69, "unavailable", "The store cannot be reached; the command was not run.";
-    TEMPFAIL = 75, "busy", "Somebody else has the lock (--busy fail, or --wait ran out); the command was not run.";
+    TEMPFAIL = 75, "busy", "Somebody else has the lock (--busy fail, acquire, or --wait ran out), or break was given an old token; nothing was run.";
     PROTOCOL = 76, "protocol", "Something else lives in the store's place, or data of a newer version; the command was not run.";
     NOPERM = 77, "denied", "The store refused us: login or rights; the command was not run.";
     CONFIG = 78, "config", "The configuration or the URL is wrong, or the store cannot do what was asked; the command was not run.";
-    LOST = 79, "lost", "The lease was lost and the command had to be stopped.";
+    LOST = 79, "lost", "The lease was lost and the command had to be stopped; check, renew, release: it is not yours any more.";
     BUG = 125, "bug", "A defect of Leasehold's own.";
     NOT_EXECUTABLE = 126, "not_started", "The command is not executable; the lock was given back at once.";
     NOT_FOUND = 127, "not_started", "The command was not found; the lock was given back at once.";

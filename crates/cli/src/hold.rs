@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::config::{Config, Scope, StoreChoice, Wait, exact};
 use leasehold::{
-    Clock, Code, Error, Lease, Leasehold, Op, Reach, Result, Scheme, StoreError, StoreErrorKind,
+    Builder, Clock, Code, Error, Lease, Leasehold, Op, Reach, Result, Scheme, StoreError, StoreErrorKind,
 };
 
 use crate::failure::Failure;
@@ -23,17 +23,30 @@ pub(crate) async fn open(
     listener: &Arc<Listener>,
     talk: Talk,
 ) -> Result<Leasehold> {
+    open_as(config, choice, listener, talk, |builder| match program {
+        Some(program) => builder.program(program),
+        None => builder,
+    })
+    .await
+}
+
+/// The same, with a client that is like others only in what the configuration says.
+pub(crate) async fn open_as(
+    config: &Config,
+    choice: &StoreChoice,
+    listener: &Arc<Listener>,
+    talk: Talk,
+    shape: impl FnOnce(Builder) -> Builder,
+) -> Result<Leasehold> {
     let scope = config.scope().map(|scope| scope.value);
     // A file that locks too narrowly need not be made to be refused.
     refuse_narrow(scope, reach_of(choice), &choice.to_string())?;
-    let mut builder = Leasehold::builder()
+    let builder = Leasehold::builder()
         .namespace(config.namespace().value)
         .timeout(choice.timeout.value)
         .clock(Clock::system())
         .observer(listener.clone());
-    if let Some(program) = program {
-        builder = builder.program(program);
-    }
+    let builder = shape(builder);
     talk.explain(format_args!(
         "store {choice} (from {}), timeout {}",
         choice.origin,

@@ -53,6 +53,11 @@ pub(crate) fn quoted(word: &OsStr) -> String {
     if !text.is_empty() && text.chars().all(plain) {
         return text.into_owned();
     }
+    shell_text(&text)
+}
+
+/// A text as a word of a shell, which evaluates nothing in it, whatever it is.
+pub(crate) fn shell_text(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 

@@ -9,14 +9,22 @@
 //! | when a command is stopped | `timetable` (arithmetic), `supervise` (deeds) |
 //! | signals, process groups, the terminal | `signals`, `child`, `sys` |
 //! | what the library is asked | `hold` |
+//! | leases of scripts, whose steps are processes of their own | `acquire`, `script`, `check`, `keeper` |
+//! | the end of somebody else's lease | `breaking` |
+//! | what a command may ask of the `run` around it | `sock` (answers), `ask` (questions), `nested` |
 //!
 //! # What this command does not do
 //!
 //! It never reads anything from the current directory, never goes through a shell, and never lets the command's
 //! stdin, stdout or stderr pass through itself. A command that leaves its process group (`setsid`) is not followed.
 
+mod acquire;
 mod alarm;
+mod ancestry;
 mod args;
+mod ask;
+mod breaking;
+mod check;
 mod child;
 mod dashes;
 mod exit;
@@ -24,13 +32,18 @@ mod explain;
 mod failure;
 mod hold;
 mod human;
+mod keeper;
 mod listener;
 mod look;
+mod nested;
 mod plan;
 mod run;
+mod script;
+mod script_args;
 mod settings;
 mod show;
 mod signals;
+mod sock;
 mod supervise;
 mod sys;
 mod talk;
@@ -89,6 +102,13 @@ fn work(cli: Cli, words: &[OsString], talk: Talk) -> Result<u8, Failure> {
         Command::Explain(args) => explain::explain(args.subject.as_deref()),
         Command::Config(args) => show::config(args, &global, talk),
         Command::Run(args) => block_on(run::run(args, &global, words, talk)),
+        Command::Acquire(args) => block_on(acquire::acquire(args, &global, talk)),
+        Command::Try(args) => block_on(acquire::only_try(args, &global, talk)),
+        Command::Check(args) => block_on(check::check(args, &global, talk)),
+        Command::Renew(args) => block_on(script::renew(args, &global, talk)),
+        Command::Release(args) => block_on(script::release(args, &global, talk)),
+        Command::Break(args) => block_on(breaking::end(args, &global, talk)),
+        Command::Keeper(args) => block_on(keeper::keep(args, &global, talk)),
         Command::List(args) => block_on(look::list(args, &global, talk)),
         Command::Status(args) => block_on(look::status(args, &global, talk)),
     }

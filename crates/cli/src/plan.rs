@@ -1,16 +1,15 @@
 //! What one `run` is to do: flags, rules and defaults brought together and checked, before anything is asked.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use leasehold::config::{Config, LockSettings, OnBusy, Origin, Setting, StoreChoice, StoreDown, Wait, exact};
-use leasehold::{Code, LockName, Note};
+use leasehold::{Busy, Code, LockName, Note};
 
 use crate::args::{Global, RunArgs};
-use crate::exit;
 use crate::failure::Failure;
-use crate::settings;
-use crate::timetable;
+use crate::script_args::Nested;
+use crate::{exit, human, settings, timetable, waiting};
 
 /// The shortest lease that a command can be stopped inside of.
 pub(crate) const LEAST_TTL: Duration = Duration::from_secs(1);
@@ -32,13 +31,14 @@ pub(crate) struct Plan {
     pub(crate) fair: bool,
     pub(crate) busy: OnBusy,
     pub(crate) store_down: StoreDown,
+    pub(crate) nested: Nested,
     pub(crate) note: Note,
     pub(crate) store: StoreChoice,
 }
 
 impl Plan {
     pub(crate) fn new(args: RunArgs, global: &Global, config: &Config) -> Result<Self, Failure> {
-        let RunArgs { name, command, wait, fair, busy, ttl, grace, store_down, note } = args;
+        let RunArgs { name, command, wait, fair, busy, ttl, grace, store_down, nested, note } = args;
         let name = settings::name(&name, global.raw_name)?;
         let LockSettings {
             ttl: file_ttl,
@@ -72,12 +72,39 @@ impl Plan {
             fair: fair || file_fair.is_some_and(|fair| fair.value),
             busy: busy.or(file_busy.map(|busy| busy.value)).unwrap_or(DEFAULTS.1),
             store_down: store_down.or(file_store_down.map(|down| down.value)).unwrap_or(DEFAULTS.2),
+            nested: nested.unwrap_or_default(),
             ttl: ttl.value,
             name,
             command,
             grace,
             note,
         })
+    }
+
+    /// That somebody else has it.
+    pub(crate) fn refused(&self, code: Code, message: String, busy: &Busy) -> Failure {
+        let mut failure = Failure::new(code, exit::TEMPFAIL, message);
+        failure.retryable = true;
+        failure.rows = waiting::holder_rows(busy);
+        let failure = failure.hint(format!("{}   shows who has it and who waits", self.status_line()));
+        match &busy.holder {
+            Some(holder) if code == Code::TIMED_OUT => {
+                let (name, token) = (human::quoted(self.name.as_str().as_ref()), holder.token);
+                failure.also(&format!("leasehold break {name} --token {token}   ends its lease"))
+            }
+            _ => failure,
+        }
+    }
+
+    /// The command line that looks at the same lock in the same store.
+    pub(crate) fn status_line(&self) -> String {
+        let Self { name, store, .. } = self;
+        let mut words = vec!["leasehold".to_owned(), "status".to_owned()];
+        if matches!(store.origin, Origin::Flag(_)) {
+            words.extend(["--store".to_owned(), store.name.clone().unwrap_or_else(|| store.to_string())]);
+        }
+        words.push(name.to_string());
+        human::command_line(words.iter().map(OsStr::new))
     }
 }
 

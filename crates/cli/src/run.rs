@@ -1,11 +1,11 @@
 //! `leasehold run`: from the plan to the exit code.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::config::{OnBusy, Origin, StoreDown, exact};
+use leasehold::config::{OnBusy, StoreDown, exact};
 use leasehold::{BootTime, Busy, Clock, Code, Error, Lease, Leasehold, LockName, Lost, Reach, Token};
 
 use crate::args::{Global, RunArgs};
@@ -13,8 +13,11 @@ use crate::child::{Child, NotStarted};
 use crate::failure::{Failure, rows_text};
 use crate::human::{self, millis, rough};
 use crate::listener::Listener;
+use crate::nested::{self, Around};
 use crate::plan::Plan;
+use crate::script_args::Nested;
 use crate::signals::Signals;
+use crate::sock::{Door, Facts};
 use crate::supervise::{Ended, Watch, Why};
 use crate::talk::Talk;
 use crate::{exit, hold, settings, waiting};
@@ -34,6 +37,12 @@ pub(crate) async fn run(
     let listener = Arc::new(Listener::new(talk));
     let run = Run { plan: &plan, words, listener: &listener, clock: Clock::system(), talk };
     talk.explain(format_args!("{}: ttl {}, grace {}", plan.name, exact(plan.ttl), exact(plan.grace)));
+    if let Some(around) = nested::around(&plan, &config).await {
+        return match signals.asked_to_end() {
+            Some(signal) => Ok(exit::signalled(signal)),
+            None => Err(under_another(&plan, &around, talk)),
+        };
+    }
     let opened = {
         let program = hold::program(&plan);
         let open = hold::open(&config, &plan.store, program.as_deref(), &listener, talk);
@@ -121,7 +130,7 @@ impl Run<'_> {
             let rows = ends
                 .map(|text| ("ends", text))
                 .into_iter()
-                .chain([("wait", self.with_wait()), ("look", self.status())]);
+                .chain([("wait", self.with_wait()), ("look", self.plan.status_line())]);
             let rows: Vec<_> = rows.collect();
             let rows = rows_text(rows.iter().map(|(label, text)| (*label, text)));
             self.talk.tell(format_args!("skipped, {}{rows}", human::harmless(&busy.to_string())));
@@ -130,22 +139,8 @@ impl Run<'_> {
     }
 
     fn refused(&self, code: Code, message: String, busy: &Busy) -> Failure {
-        let mut failure = Failure::new(code, exit::TEMPFAIL, message);
-        failure.retryable = true;
-        failure.rows = waiting::holder_rows(busy);
-        let failure = failure.hint(format!("{}   shows who has it and who waits", self.status()));
+        let failure = self.plan.refused(code, message, busy);
         if code == Code::BUSY { failure.also(&format!("{}   waits", self.with_wait())) } else { failure }
-    }
-
-    /// The command line that looks at the same lock in the same store.
-    fn status(&self) -> String {
-        let Plan { name, store, .. } = self.plan;
-        let mut words = vec!["leasehold".to_owned(), "status".to_owned()];
-        if matches!(store.origin, Origin::Flag(_)) {
-            words.extend(["--store".to_owned(), store.name.clone().unwrap_or_else(|| store.to_string())]);
-        }
-        words.push(name.to_string());
-        human::command_line(words.iter().map(OsStr::new))
     }
 
     /// The same command line, but waiting.
@@ -235,7 +230,8 @@ impl Run<'_> {
     ) -> Result<Done, Failure> {
         let (plan, talk, clock) = (self.plan, self.talk, &self.clock);
         let before: Option<BootTime> = lease.map(|lease| clock.now().after(lease.remaining()));
-        let variables = variables(plan, lease);
+        let door = lease.and_then(|_| open_door(talk));
+        let variables = variables(plan, lease, door.as_ref());
         let child = match Child::start(&plan.command, &variables, clock, before, signals.watch()) {
             Ok(child) => child,
             Err(NotStarted::Failed(error)) => return Err(not_started(&plan.command, &error)),
@@ -251,7 +247,16 @@ impl Run<'_> {
         let name = plan.name.as_str();
         let (grace, listener) = (plan.grace, &**self.listener);
         let watch = Watch { name, lease, grace, clock, listener, store, talk };
-        let ended = watch.until_it_ends(child, signals).await;
+        let ended = {
+            let watched = std::pin::pin!(watch.until_it_ends(child, signals));
+            let answers = std::pin::pin!(answer(door.as_ref(), plan, lease));
+            tokio::select! {
+                biased;
+                ended = watched => ended,
+                () = answers => std::future::pending().await,
+            }
+        };
+        drop(door);
         let stands = lease.map_or(Ok(()), |lease| lease.check().map(drop));
         let ended = ended.map_err(|error| bug(&format!("cannot wait for the command: {error}")))?;
         Ok(Done::Ended { stands, ended })
@@ -274,9 +279,52 @@ impl Run<'_> {
     }
 }
 
+/// Runs the command under the lease of a `run` around this one; returns only if that cannot be.
+fn under_another(plan: &Plan, around: &Around, talk: Talk) -> Failure {
+    if plan.nested == Nested::Fail {
+        return around.refuse("--nested fail");
+    }
+    let who = around.who();
+    talk.explain(format_args!(
+        "{} is held by a run around this one ({who}): running under its lease",
+        plan.name
+    ));
+    let error = around.become_command(&plan.command);
+    Failure { rows: Vec::new(), ..not_started(&plan.command, &error) }
+}
+
+/// The socket at which the command may ask. It can do without.
+fn open_door(talk: Talk) -> Option<Door> {
+    match Door::open() {
+        Ok(door) => Some(door),
+        Err(error) => {
+            talk.explain(format_args!("no LEASE_SOCK for the command: {error}"));
+            None
+        }
+    }
+}
+
+/// Answers the command for as long as it runs.
+async fn answer(door: Option<&Door>, plan: &Plan, lease: Option<&Lease>) {
+    match (door, lease) {
+        (Some(door), Some(lease)) => {
+            let facts = Facts { name: plan.name.as_str(), store: nested::place(&plan.store), lease };
+            door.serve(&facts).await;
+        }
+        _ => std::future::pending().await,
+    }
+}
+
 /// What the command is told of its lease. Without a lease, what an outer one left behind is taken away.
-fn variables(plan: &Plan, lease: Option<&Lease>) -> Vec<(&'static str, Option<String>)> {
+fn variables(plan: &Plan, lease: Option<&Lease>, door: Option<&Door>) -> Vec<(&'static str, Option<String>)> {
+    let chain = std::env::var(nested::VARIABLE).ok();
+    let longer = door
+        .zip(lease)
+        .and_then(|(door, lease)| nested::longer(chain.as_deref(), lease.token().get(), door.path()));
     vec![
+        ("LEASE_SOCK", door.and_then(|door| door.path().to_str()).map(str::to_owned)),
+        // Those further out hold what they hold, whether or not this one can be asked.
+        (nested::VARIABLE, longer.or(chain)),
         ("LEASE_NAME", Some(plan.name.to_string())),
         ("LEASE_TOKEN", lease.map(|lease| lease.token().to_string())),
         ("LEASE_HOLDER", lease.map(|lease| lease.owner_id().to_owned())),

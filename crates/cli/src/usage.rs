@@ -119,10 +119,10 @@ fn of_value(argument: &str, value: &str, error: &clap::Error) -> Failure {
 fn of_command(word: &str, near: Option<String>) -> Failure {
     let failure = |text: &str| Failure::usage(Code::FLAG, format!("no command {word}; {text}"));
     match (word, near) {
-        // There is no word here for giving back what somebody else holds: that must never be a typing slip.
-        ("unlock", _) => failure("a lock is given back when its command ends")
+        // No word ends both our own lease and somebody else's: that must never be a typing slip.
+        ("unlock", _) => failure("did you mean release (yours) or break (somebody else's)?")
             .hint("leasehold status NAME   shows who holds it"),
-        ("lock", _) => failure("did you mean run?").hint("leasehold run NAME -- COMMAND"),
+        ("lock", _) => failure("did you mean run or acquire?").hint("leasehold run NAME -- COMMAND"),
         (_, Some(near)) => failure(&format!("did you mean {near}?")).hint("leasehold --help   lists all"),
         _ => Failure::usage(Code::FLAG, format!("no command {word}")).hint("leasehold --help   lists all"),
     }
@@ -131,9 +131,9 @@ fn of_command(word: &str, near: Option<String>) -> Failure {
 /// Where to read on: the help of the command that was used.
 fn help_line(error: &clap::Error) -> String {
     let usage = context(error, ContextKind::Usage).unwrap_or_default();
-    let command = ["run", "list", "status", "config", "explain"]
-        .into_iter()
-        .find(|command| usage.contains(&format!("leasehold {command}")));
+    let grammar = Cli::command();
+    let mut commands = grammar.get_subcommands().map(clap::Command::get_name);
+    let command = commands.find(|command| usage.contains(&format!("leasehold {command} ")));
     command.map_or_else(
         || "leasehold --help   lists all".to_owned(),
         |command| format!("leasehold {command} --help   lists all"),

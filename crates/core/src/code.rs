@@ -36,6 +36,10 @@ codes! {
     LOST = 31;
     /// The command could not be started.
     NOT_STARTED = 41;
+    /// A `run` around this one holds the same lock.
+    NESTED = 42;
+    /// A token that is not the holder's any more.
+    STALE_TOKEN = 61;
     /// The configuration file cannot be used.
     CONFIG = 80;
     /// A configuration file with a password that others can read.

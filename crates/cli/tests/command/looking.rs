@@ -141,8 +141,11 @@ fn the_first_screen_the_help_and_the_version_need_nothing() {
         "{text}"
     );
     assert!(text.lines().count() < 20, "{text}");
-    for words in [&["-h"][..], &["run", "-h"], &["list", "-h"], &["status", "-h"], &["explain", "-h"]] {
-        let output = place.leasehold(words).output().unwrap();
+    let commands =
+        ["run", "acquire", "try", "check", "renew", "release", "list", "status", "break", "explain"];
+    for command in [None].into_iter().chain(commands.map(Some)) {
+        let words: Vec<_> = command.into_iter().chain(["-h"]).collect();
+        let output = place.leasehold(&words).output().unwrap();
         assert!(output.status.success() && stderr(&output).is_empty(), "{words:?}: {output:?}");
         assert!(stdout(&output).lines().count() <= 50, "{words:?} is one screen");
     }

@@ -2,13 +2,17 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail, and these have helpers")]
 
 mod bad_input;
+mod breaking;
 mod busy;
 mod config;
 mod ends;
 mod looking;
 mod loss;
+mod nested;
 mod nothing_else;
+mod scripts;
 mod signals;
+mod sock;
 mod stage;
 mod store_trouble;
 mod terminal;

@@ -9,6 +9,8 @@ fn an_empty_environment_is_enough() {
     let place = Place::bare();
     let mut command = place.leasehold(["run", "demo", "-s", &place.store(), "--", "env"]);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", place.path(""));
+    // Without it the socket lies in the state directory, which for root is the machine's own.
+    command.env("XDG_RUNTIME_DIR", place.path(""));
     let output = command.output().unwrap();
     assert_eq!(code(output.status), 0, "{output:?}");
     assert!(stdout(&output).contains("LEASE_TOKEN="), "{output:?}");

@@ -55,11 +55,22 @@ impl Place {
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", self.folder.path())
+            // Where root has no run directory, sockets lie in the machine's own folder, which is no test's.
+            .env("XDG_RUNTIME_DIR", self.folder.path())
             .env("LEASEHOLD_STORE", self.store())
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+    }
+
+    /// A shell line to which `$LH` is the binary under test.
+    pub(crate) fn shell(&self, line: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]);
+        self.settle(&mut command);
+        command.env("LH", BINARY);
+        command
     }
 
     /// Writes a file that only its owner may read.
@@ -82,7 +93,9 @@ impl Place {
         let words =
             ["run", "demo"].into_iter().chain(flags.iter().copied()).chain(["--", "sh", "-c", &script]);
         let _ = std::fs::remove_file(self.path("up"));
-        let running = Running::of(self.leasehold(words));
+        let mut command = self.leasehold(words);
+        command.env("LH", BINARY);
+        let running = Running::of(command);
         until("the command has started", || self.read("up") == "up\n");
         running
     }
@@ -121,6 +134,12 @@ impl Running {
     /// Its output, once it has ended by itself.
     pub(crate) fn output(mut self) -> Output {
         self.0.take().unwrap().wait_with_output().unwrap()
+    }
+
+    /// Writes all that there will ever be to its stdin.
+    pub(crate) fn type_in_all(&mut self, bytes: &[u8]) {
+        let mut stdin = self.0.as_mut().unwrap().stdin.take().unwrap();
+        stdin.write_all(bytes).unwrap();
     }
 
     pub(crate) fn type_in(&mut self, text: &str) {

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use crate::stage::{BINARY, Place, Running, code, has, stdout, until};
 
 /// A shell line on a terminal of its own; what is typed comes by `type_in`.
-fn on_a_terminal(place: &Place, line: &str) -> Running {
+pub(crate) fn on_a_terminal(place: &Place, line: &str) -> Running {
     let mut command = Command::new("script");
     let typescript = place.path("typescript");
     command.args(["-qefc", line, typescript.to_str().unwrap()]);
