@@ -8,29 +8,44 @@
 //! | what `run` does, in order | `run` |
 //! | when a command is stopped | `timetable` (arithmetic), `supervise` (deeds) |
 //! | signals, process groups, the terminal | `signals`, `child`, `sys` |
-//! | what the library is asked | `hold` |
+//! | what the library is asked | `hold`; of marks and records `books` |
+//! | `--once`, `--at-least`, reports | `options` (flags), `beside` (deeds), `slots` (arithmetic), `account` |
 //!
 //! # What this command does not do
 //!
-//! It never reads anything from the current directory, never goes through a shell, and never lets the command's
-//! stdin, stdout or stderr pass through itself. A command that leaves its process group (`setsid`) is not followed.
+//! It never reads anything from the current directory, goes through a shell only under `-c`, and never lets the command's
+//! stdin, stdout or stderr pass through itself;
+//! `--only-errors` puts files in the place of the latter two. A command that leaves its process group (`setsid`) is not followed.
 
+mod account;
 mod alarm;
 mod args;
+mod beside;
+mod books;
 mod child;
 mod dashes;
+mod dry_run;
 mod exit;
 mod explain;
 mod failure;
+mod history;
 mod hold;
 mod human;
 mod listener;
 mod look;
+mod look_beside;
+mod mark_args;
+mod only_errors;
+mod options;
+mod overdue;
+mod pause;
 mod plan;
+mod report;
 mod run;
 mod settings;
 mod show;
 mod signals;
+mod slots;
 mod supervise;
 mod sys;
 mod talk;
@@ -88,9 +103,12 @@ fn work(cli: Cli, words: &[OsString], talk: Talk) -> Result<u8, Failure> {
     match command {
         Command::Explain(args) => explain::explain(args.subject.as_deref()),
         Command::Config(args) => show::config(args, &global, talk),
-        Command::Run(args) => block_on(run::run(args, &global, words, talk)),
+        Command::Run(args) => block_on(run::run(*args, &global, words, talk)),
         Command::List(args) => block_on(look::list(args, &global, talk)),
         Command::Status(args) => block_on(look::status(args, &global, talk)),
+        Command::Pause(args) => block_on(pause::pause(args, &global, talk)),
+        Command::Resume(args) => block_on(pause::resume(args, &global, talk)),
+        Command::Forget(args) => block_on(pause::forget(args, &global, talk)),
     }
 }
 

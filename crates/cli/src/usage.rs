@@ -131,7 +131,7 @@ fn of_command(word: &str, near: Option<String>) -> Failure {
 /// Where to read on: the help of the command that was used.
 fn help_line(error: &clap::Error) -> String {
     let usage = context(error, ContextKind::Usage).unwrap_or_default();
-    let command = ["run", "list", "status", "config", "explain"]
+    let command = ["run", "list", "status", "pause", "resume", "forget", "config", "explain"]
         .into_iter()
         .find(|command| usage.contains(&format!("leasehold {command}")));
     command.map_or_else(

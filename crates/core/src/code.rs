@@ -36,6 +36,8 @@ codes! {
     LOST = 31;
     /// The command could not be started.
     NOT_STARTED = 41;
+    /// Nobody has finished well for too long.
+    OVERDUE = 51;
     /// The configuration file cannot be used.
     CONFIG = 80;
     /// A configuration file with a password that others can read.

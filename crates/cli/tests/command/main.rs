@@ -1,6 +1,7 @@
 //! The real binary, end to end: each test has a store, a home and a folder of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail, and these have helpers")]
 
+mod at_least;
 mod bad_input;
 mod busy;
 mod config;
@@ -8,6 +9,10 @@ mod ends;
 mod looking;
 mod loss;
 mod nothing_else;
+mod once;
+mod overdue;
+mod pause;
+mod report;
 mod signals;
 mod stage;
 mod store_trouble;
