@@ -39,9 +39,15 @@ impl<'a> Beside<'a> {
         Self { plan, asked: clock.now(), clock, talk, slot, account: RefCell::new(account) }
     }
 
+    /// Whether to ask for the lock at all. Who neither waits nor has a period finds out under the lock, in one look
+    /// rather than two: it takes the lock at once or never.
+    pub(crate) async fn may_ask(&self, client: &Leasehold) -> Result<bool> {
+        if self.slot.is_none() && self.plan.wait.is_none() { Ok(true) } else { self.may_run(client).await }
+    }
+
     /// Whether nothing stands in the way: neither a pause nor the mark of the slot. If something does, it is said
     /// to whoever may want to know.
-    pub(crate) async fn may_run(&self, client: &Leasehold) -> Result<bool> {
+    async fn may_run(&self, client: &Leasehold) -> Result<bool> {
         let look = books::look(client, &self.plan.name, self.slot.as_deref(), false).await?;
         let Look { paused, done, .. } = look;
         if let Some(mark) = paused {

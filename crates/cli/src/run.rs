@@ -108,7 +108,7 @@ impl Run<'_> {
         let may_run = tokio::select! {
             biased;
             signal = signals.next_ending() => return Ok(exit::signalled(signal)),
-            may_run = self.beside.may_run(client) => may_run,
+            may_run = self.beside.may_ask(client) => may_run,
         };
         match may_run {
             Ok(true) => {}
