@@ -42,7 +42,16 @@ impl<'a> Beside<'a> {
     /// Whether to ask for the lock at all. Who neither waits nor has a period finds out under the lock, in one look
     /// rather than two: it takes the lock at once or never.
     pub(crate) async fn may_ask(&self, client: &Leasehold) -> Result<bool> {
-        if self.slot.is_none() && self.plan.wait.is_none() { Ok(true) } else { self.may_run(client).await }
+        if self.looks_late() { Ok(true) } else { self.may_run(client).await }
+    }
+
+    fn looks_late(&self) -> bool {
+        self.slot.is_none() && self.plan.wait.is_none()
+    }
+
+    /// Whether the name of a run that found it busy is paused too: that is no failure, whatever `--busy` says.
+    pub(crate) async fn is_paused_too(&self, client: &Leasehold) -> bool {
+        self.looks_late() && matches!(self.may_run(client).await, Ok(false))
     }
 
     /// Whether nothing stands in the way: neither a pause nor the mark of the slot. If something does, it is said

@@ -99,7 +99,8 @@ impl Options {
             once,
             overdue: overdue.or(value(file.overdue)).filter(|limit| !limit.is_zero()),
             on_fail: on_fail.or(value(file.on_fail)).unwrap_or(OnFail::Hold),
-            report: report.map(|to| Report::open(&to)).transpose()?,
+            // A dry run must not empty the report of a real one.
+            report: report.filter(|_| !dry_run).map(|to| Report::open(&to)).transpose()?,
             only_errors: only_errors || value(file.only_errors).unwrap_or(false),
             dry_run,
         })

@@ -150,6 +150,9 @@ impl Run<'_> {
 
     async fn busy(&self, client: &Leasehold, busy: &Busy) -> Result<u8, Failure> {
         self.beside.held_by(busy);
+        if self.beside.is_paused_too(client).await {
+            return Ok(exit::OK);
+        }
         if self.plan.busy == OnBusy::Fail {
             return Err(self.refused(Code::BUSY, busy.to_string(), busy));
         }
@@ -325,8 +328,9 @@ impl Run<'_> {
         let stands = lease.map_or(Ok(()), |lease| lease.check().map(drop));
         let ended = ended.map_err(|error| bug(&format!("cannot wait for the command: {error}")))?;
         self.beside.ended(&ended);
+        let lost = stands.is_err() || ended.stopped.is_some_and(|(why, _)| why.lost());
         if let Some(kept) = kept
-            && (exit::like(ended.status) != exit::OK || stands.is_err())
+            && (lost || exit::like(ended.status) != exit::OK)
             && let Err(error) = kept.print()
         {
             talk.warn(format_args!("the output that was kept back cannot be read: {error}"));
