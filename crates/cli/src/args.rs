@@ -9,6 +9,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use leasehold::ConfigError;
 use leasehold::config::{OnBusy, Scope, StoreDown, Wait, parse_duration};
 
+use crate::mark_args::{ForgetArgs, PauseArgs, ResumeArgs};
+use crate::options::OptionArgs;
 use crate::script_args::{
     ACQUIRE_HELP, AcquireArgs, BREAK_HELP, BreakArgs, CHECK_HELP, CheckArgs, HeldArgs, KeeperArgs, Nested,
     RELEASE_HELP, RENEW_HELP, TRY_HELP, TryArgs,
@@ -19,6 +21,7 @@ Examples:
   leasehold run report:daily -- ./report.sh           skip if another server has it
   leasehold run deploy:prod --wait 5m -- ./deploy.sh  wait for your turn
   leasehold run stock --busy fail -- ./stock.sh       exit 75 if another server has it
+  leasehold run report --once daily -- ./report.sh    once a day, whoever comes first
 
 The command ends before the lease does: TERM, then KILL, if it cannot be renewed (exit 79).
 Its exit code is passed on. More: leasehold explain exit-codes";
@@ -35,6 +38,19 @@ Exit code: 0 held · 1 free · 2 paused (with -q only the exit code)
 Examples:
   leasehold status report:daily
   leasehold status report:daily --json | jq .holders[0].host";
+
+const PAUSE_EXAMPLES: &str = "\
+Nobody starts a command under a lock that is paused: run skips it, with exit code 0. Who holds one may finish.
+
+Examples:
+  leasehold pause 'report:*' --for 2h --note 'ledger migration'
+  leasehold resume 'report:*'";
+
+const FORGET_EXAMPLES: &str = "\
+Examples:
+  leasehold forget report:daily --once daily        what was done today may be done again
+  leasehold forget report:daily --once 2025-06-03   the same of another day
+  leasehold forget import --once order-10017        the same of a text";
 
 const MAIN_EXAMPLES: &str = "\
 Examples:
@@ -56,9 +72,11 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Hold a lock while a command runs; skip if somebody else has it
-    #[command(override_usage = "leasehold run [OPTIONS] <NAME> -- <COMMAND> [ARGS]...")]
+    #[command(
+        override_usage = "leasehold run [OPTIONS] <NAME> -- <COMMAND> [ARGS]...\n       leasehold run [OPTIONS] <NAME> -c <SHELL LINE>"
+    )]
     #[command(after_help = RUN_EXAMPLES)]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Take a lease and print its token
     #[command(after_help = ACQUIRE_HELP)]
     Acquire(AcquireArgs),
@@ -86,6 +104,14 @@ pub(crate) enum Command {
     /// The background renewer of --while-pid; nobody types it
     #[command(hide = true)]
     Keeper(KeeperArgs),
+    /// Keep everybody out for a while, such as for maintenance
+    #[command(after_help = PAUSE_EXAMPLES)]
+    Pause(PauseArgs),
+    /// End a pause
+    Resume(ResumeArgs),
+    /// Drop a --once mark, so that the job may run again
+    #[command(after_help = FORGET_EXAMPLES)]
+    Forget(ForgetArgs),
     /// The settings, and where each comes from
     Config(ConfigArgs),
     /// Long text for an error code or a topic
@@ -133,8 +159,11 @@ pub(crate) struct RunArgs {
     /// What is locked, noun first: report:daily
     pub(crate) name: OsString,
     /// What runs, as it is: no shell, nothing changed
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "shell", value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+    /// Instead of -- COMMAND: a line for /bin/sh, in quotes
+    #[arg(short = 'c', value_name = "SHELL LINE", conflicts_with = "command")]
+    pub(crate) shell: Option<OsString>,
     /// Wait in the queue, at most so long; without it, a busy lock is skipped
     #[arg(short, long, help_heading = "When it is busy", value_name = "DUR|forever", value_parser = Wait::from_str)]
     pub(crate) wait: Option<Wait>,
@@ -154,11 +183,13 @@ pub(crate) struct RunArgs {
     #[arg(long, help_heading = "When things go wrong", value_name = "fail|skip|run", value_parser = StoreDown::from_str)]
     pub(crate) store_down: Option<StoreDown>,
     /// The same lock is already held by a `run` around this one: reuse its lease [default] · exit 75
-    #[arg(long, help_heading = "When things go wrong", value_name = "reuse|fail", value_parser = Nested::from_str)]
+    #[arg(long, hide_short_help = true, help_heading = "When things go wrong", value_name = "reuse|fail", value_parser = Nested::from_str)]
     pub(crate) nested: Option<Nested>,
     /// Shown to people who wait or look
     #[arg(long, help_heading = "Output", value_name = "TEXT")]
     pub(crate) note: Option<String>,
+    #[command(flatten)]
+    pub(crate) options: OptionArgs,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -260,11 +291,13 @@ mod tests {
             !error.message.contains("unknown field")
         };
         // What belongs to one call and not to a machine has no key.
-        let of_one_call =
-            ["config", "json", "color", "quiet", "verbose", "raw-name", "help", "version", "nested"];
+        let of_one_call = [
+            "config", "json", "color", "quiet", "verbose", "raw-name", "help", "version", "nested", "report",
+            "dry-run", "c",
+        ];
         for (table, command) in [("", &grammar), ("[run]\n", run)] {
             for flag in command.get_arguments().filter(|flag| !flag.is_positional()) {
-                let name = flag.get_long().unwrap();
+                let name = flag.get_long().unwrap_or("c");
                 assert!(
                     flag.get_help().is_some_and(|help| help.to_string().len() > 10),
                     "--{name} has no help"

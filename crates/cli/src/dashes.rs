@@ -20,6 +20,9 @@ pub(crate) fn missing(grammar: &Command, words: &[OsString]) -> Option<Failure> 
     }
     let at_name = flags.positional(words, at_run + 1)?;
     let dashes = words.iter().position(|word| word == "--");
+    if flags.shell_line(&words[at_name + 1..]) || flags.shell_line(&words[at_run + 1..at_name]) {
+        return None;
+    }
     let Some(at_command) = flags.positional(words, at_name + 1) else {
         let nothing_follows = match dashes {
             Some(at) => at + 1 == words.len(),
@@ -76,6 +79,22 @@ impl Flags<'_> {
             at += 1 + usize::from(takes);
         }
         None
+    }
+
+    /// Whether `-c` is among these words, so that nothing need follow.
+    fn shell_line(&self, words: &[OsString]) -> bool {
+        let mut at = 0;
+        while let Some(word) = words.get(at) {
+            let text = word.to_string_lossy();
+            if text == "-c" || (text.starts_with("-c") && text.len() > 2) {
+                return true;
+            }
+            match self.takes_next(&text) {
+                Some(takes) if text.starts_with('-') && text != "--" => at += 1 + usize::from(takes),
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// Whether all these words are flags we know, with their values.
@@ -148,6 +167,9 @@ mod tests {
             "leasehold",
             "leasehold list a b",
             "leasehold run a -- b c",
+            "leasehold run a -c b",
+            "leasehold run a --ttl 2m -c b",
+            "leasehold run -c b a",
             "leasehold run a --ttl 2m -- b",
             "leasehold run --wait 5m a -- b",
             "leasehold run a --at-lest 3s b",

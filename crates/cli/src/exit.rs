@@ -10,8 +10,9 @@ macro_rules! exits {
 }
 
 exits! {
-    OK = 0, "ok", "The command ended well, or was skipped because the lock is busy and --busy skip stands.";
+    OK = 0, "ok", "The command ended well, or was skipped: the lock is busy and --busy skip stands, it is done already, or it is paused.";
     FREE = 1, "free", "status: nobody holds the lock.";
+    PAUSED = 2, "paused", "status: nobody holds the lock, and it is paused.";
     USAGE = 64, "usage", "A flag, a name or a duration is wrong, or -- is missing; the command was not run.";
     UNAVAILABLE = 69, "unavailable", "The store cannot be reached; the command was not run.";
     TEMPFAIL = 75, "busy", "Somebody else has the lock (--busy fail, acquire, or --wait ran out), or break was given an old token; nothing was run.";

@@ -36,6 +36,12 @@ pub(crate) fn utc(micros: u64) -> Option<String> {
     Timestamp::from_millisecond(millis).ok().map(|time| time.to_string())
 }
 
+/// The same for people, to the second.
+pub(crate) fn utc_seconds(micros: u64) -> Option<String> {
+    let seconds = i64::try_from(micros / 1_000_000).ok()?;
+    Timestamp::from_second(seconds).ok().map(|time| time.strftime("%Y-%m-%d %H:%M:%SZ").to_string())
+}
+
 /// A store as people call it: a file by its path, with `~` for their home.
 pub(crate) fn store(url: &str) -> String {
     let Some(path) = url.strip_prefix("sqlite:") else { return url.to_owned() };

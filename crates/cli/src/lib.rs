@@ -12,37 +12,53 @@
 //! | leases of scripts, whose steps are processes of their own | `acquire`, `script`, `check`, `keeper` |
 //! | the end of somebody else's lease | `breaking` |
 //! | what a command may ask of the `run` around it | `sock` (answers), `ask` (questions), `nested` |
+//! | what the library is asked | `hold`; of marks and records `books` |
+//! | `--once`, `--at-least`, reports | `options` (flags), `beside` (deeds), `slots` (arithmetic), `account` |
 //!
 //! # What this command does not do
 //!
-//! It never reads anything from the current directory, never goes through a shell, and never lets the command's
-//! stdin, stdout or stderr pass through itself. A command that leaves its process group (`setsid`) is not followed.
+//! It never reads anything from the current directory, goes through a shell only under `-c`, and never lets the command's
+//! stdin, stdout or stderr pass through itself;
+//! `--only-errors` puts files in the place of the latter two. A command that leaves its process group (`setsid`) is not followed.
 
+mod account;
 mod acquire;
 mod alarm;
 mod ancestry;
 mod args;
 mod ask;
+mod beside;
+mod books;
 mod breaking;
 mod check;
 mod child;
 mod dashes;
+mod dry_run;
 mod exit;
 mod explain;
 mod failure;
+mod history;
 mod hold;
 mod human;
 mod keeper;
 mod listener;
 mod look;
+mod look_beside;
+mod mark_args;
 mod nested;
+mod only_errors;
+mod options;
+mod overdue;
+mod pause;
 mod plan;
+mod report;
 mod run;
 mod script;
 mod script_args;
 mod settings;
 mod show;
 mod signals;
+mod slots;
 mod sock;
 mod supervise;
 mod sys;
@@ -101,7 +117,7 @@ fn work(cli: Cli, words: &[OsString], talk: Talk) -> Result<u8, Failure> {
     match command {
         Command::Explain(args) => explain::explain(args.subject.as_deref()),
         Command::Config(args) => show::config(args, &global, talk),
-        Command::Run(args) => block_on(run::run(args, &global, words, talk)),
+        Command::Run(args) => block_on(run::run(*args, &global, words, talk)),
         Command::Acquire(args) => block_on(acquire::acquire(args, &global, talk)),
         Command::Try(args) => block_on(acquire::only_try(args, &global, talk)),
         Command::Check(args) => block_on(check::check(args, &global, talk)),
@@ -111,6 +127,9 @@ fn work(cli: Cli, words: &[OsString], talk: Talk) -> Result<u8, Failure> {
         Command::Keeper(args) => block_on(keeper::keep(args, &global, talk)),
         Command::List(args) => block_on(look::list(args, &global, talk)),
         Command::Status(args) => block_on(look::status(args, &global, talk)),
+        Command::Pause(args) => block_on(pause::pause(args, &global, talk)),
+        Command::Resume(args) => block_on(pause::resume(args, &global, talk)),
+        Command::Forget(args) => block_on(pause::forget(args, &global, talk)),
     }
 }
 

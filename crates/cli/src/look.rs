@@ -9,12 +9,14 @@ use leasehold::config::{Config, Pattern, exact};
 use leasehold::{Clock, Leasehold, Snapshot};
 
 use crate::args::{Global, ListArgs, StatusArgs};
+use crate::books::{self, Look};
 use crate::failure::{Failure, rows_text};
 use crate::human::{self, clock as on_a_clock, harmless, rough};
 use crate::listener::Listener;
+use crate::options::Once;
 use crate::talk::{Talk, print};
 use crate::view::{self, State};
-use crate::{exit, hold, settings};
+use crate::{exit, hold, look_beside, settings};
 
 const NOTHING_SHOWN: &str = "nothing is known of the locks in it";
 
@@ -28,7 +30,7 @@ async fn open(config: &Config, name: Option<&str>, talk: Talk) -> Result<(Leaseh
     Ok((client, choice.timeout.value))
 }
 
-/// One lock in full. Exit 0: somebody has it, 1: nobody.
+/// One lock in full. Exit 0: somebody has it, 1: nobody, 2: nobody may.
 pub(crate) async fn status(args: StatusArgs, global: &Global, talk: Talk) -> Result<u8, Failure> {
     let name = settings::name(&args.name, global.raw_name)?;
     let config = settings::config(global)?;
@@ -38,20 +40,37 @@ pub(crate) async fn status(args: StatusArgs, global: &Global, talk: Talk) -> Res
     let snapshot =
         client.inspect(&name).await.map_err(|error| hold::failure(&error, NOTHING_SHOWN, false))?;
     let took = clock.now().since(asked);
+    let beside = books::look(&client, &name, None, true)
+        .await
+        .map_err(|error| hold::failure(&error, NOTHING_SHOWN, false))?;
+    let rules = config.lock(name.as_str());
+    let once = Once::new(None, None, &rules)?;
+    let state = State::with(&snapshot, &beside);
     if talk.level < 0 {
         // The exit code says it.
     } else if talk.json {
-        print(&format!("{}\n", view::object(&client, &snapshot)));
+        print(&format!("{}\n", view::object(&client, &snapshot, &beside, once.as_ref())));
     } else {
-        print(&format!("{}\n", in_full(&client, &snapshot, took)));
+        let limit = rules.overdue.map(|limit| limit.value);
+        let more = look_beside::rows(&beside, once.as_ref(), limit, &clock);
+        print(&format!("{}\n", in_full(&client, &snapshot, state, more, took)));
     }
-    let code = if State::of(&snapshot) == State::Free { exit::FREE } else { exit::OK };
+    let code = match state {
+        State::Free => exit::FREE,
+        State::Paused => exit::PAUSED,
+        _ => exit::OK,
+    };
     hold::close(client, timeout, talk).await;
     Ok(code)
 }
 
-fn in_full(client: &Leasehold, snapshot: &Snapshot, took: Duration) -> String {
-    let state = State::of(snapshot);
+fn in_full(
+    client: &Leasehold,
+    snapshot: &Snapshot,
+    state: State,
+    more: Vec<(&'static str, String)>,
+    took: Duration,
+) -> String {
     let name = view::typed(client, snapshot.name.as_str());
     let mut text = format!("{name:46} {}", state.word().to_uppercase());
     if let Some((token, entry)) = snapshot.holders.first().and_then(|entry| Some((entry.token?, entry))) {
@@ -84,6 +103,7 @@ fn in_full(client: &Leasehold, snapshot: &Snapshot, took: Duration) -> String {
         let waiters: Vec<_> = waiters.collect();
         rows.push(("waiting", format!("{}     {}", waiters.len(), waiters.join("   "))));
     }
+    rows.extend(more);
     let (store, scope) = (human::store(client.store()), view::scope(client.capabilities().reach));
     let millis = took.as_secs_f64() * 1000.0;
     rows.push(("store", format!("{store} · {scope}-wide · asked in {millis:.1} ms")));
@@ -112,11 +132,16 @@ pub(crate) async fn list(args: ListArgs, global: &Global, talk: Talk) -> Result<
     for full in &names {
         let name = view::typed(&client, full.as_str());
         if patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(name)) {
-            shown.push(client.inspect(name).await.map_err(|error| failed(&error))?);
+            let snapshot = client.inspect(name).await.map_err(|error| failed(&error))?;
+            let beside = books::look_at(&client, full).await.map_err(|error| failed(&error))?;
+            let once = Once::new(None, None, &config.lock(name))?;
+            shown.push((snapshot, beside, once));
         }
     }
     if talk.json {
-        let lines = shown.iter().map(|snapshot| format!("{}\n", view::object(&client, snapshot)));
+        let lines = shown.iter().map(|(snapshot, beside, once)| {
+            format!("{}\n", view::object(&client, snapshot, beside, once.as_ref()))
+        });
         print(&lines.collect::<String>());
     } else {
         print(&table(&client, &shown));
@@ -128,14 +153,14 @@ pub(crate) async fn list(args: ListArgs, global: &Global, talk: Talk) -> Result<
     Ok(exit::OK)
 }
 
-fn table(client: &Leasehold, shown: &[Snapshot]) -> String {
+fn table(client: &Leasehold, shown: &[(Snapshot, Look, Option<Once>)]) -> String {
     if shown.is_empty() {
         return String::new();
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["NAME", "STATE", "HOLDER", "HELD", "LEFT", "WAIT", "TOKEN", "NOTE"]);
-    for snapshot in shown {
+    table.set_header(["NAME", "STATE", "HOLDER", "HELD", "LEFT", "WAIT", "TOKEN", "LAST OK", "NOTE"]);
+    for (snapshot, beside, _) in shown {
         let first = snapshot.holders.first().and_then(|entry| view::holder(client, entry));
         let dash = || "-".to_owned();
         let more = snapshot.holders.len().saturating_sub(1);
@@ -144,7 +169,7 @@ fn table(client: &Leasehold, shown: &[Snapshot]) -> String {
         let closed = snapshot.closed.as_ref();
         table.add_row([
             view::typed(client, snapshot.name.as_str()).to_owned(),
-            State::of(snapshot).word().to_owned(),
+            State::with(snapshot, beside).word().to_owned(),
             first
                 .as_ref()
                 .map_or_else(dash, |holder| harmless(&format!("{}/{}{more}", holder.host, holder.pid))),
@@ -156,10 +181,12 @@ fn table(client: &Leasehold, shown: &[Snapshot]) -> String {
                 .map_or_else(dash, on_a_clock),
             snapshot.waiters.len().to_string(),
             first.as_ref().map_or_else(dash, |holder| holder.token.to_string()),
-            note.map_or_else(String::new, |note| harmless(&note)),
+            beside.history.ok.as_ref().map_or_else(dash, |good| format!("{} ago", rough(good.ago))),
+            note.or_else(|| look_beside::note(snapshot, beside))
+                .map_or_else(String::new, |note| harmless(&note)),
         ]);
     }
-    for column in 0..8 {
+    for column in 0..9 {
         if let Some(column) = table.column_mut(column) {
             column.set_padding((0, 2));
         }

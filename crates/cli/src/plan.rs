@@ -8,6 +8,7 @@ use leasehold::{Busy, Code, LockName, Note};
 
 use crate::args::{Global, RunArgs};
 use crate::failure::Failure;
+use crate::options::Options;
 use crate::script_args::Nested;
 use crate::{exit, human, settings, timetable, waiting};
 
@@ -15,6 +16,9 @@ use crate::{exit, human, settings, timetable, waiting};
 pub(crate) const LEAST_TTL: Duration = Duration::from_secs(1);
 /// The ttl unless another is asked for.
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+/// What reads the line of `-c`.
+const SHELL: &str = "/bin/sh";
 
 /// What holds where nobody says anything: ttl, what to do when busy, and when the store is down.
 pub(crate) const DEFAULTS: (Duration, OnBusy, StoreDown) = (DEFAULT_TTL, OnBusy::Skip, StoreDown::Fail);
@@ -34,11 +38,13 @@ pub(crate) struct Plan {
     pub(crate) nested: Nested,
     pub(crate) note: Note,
     pub(crate) store: StoreChoice,
+    pub(crate) options: Options,
 }
 
 impl Plan {
     pub(crate) fn new(args: RunArgs, global: &Global, config: &Config) -> Result<Self, Failure> {
-        let RunArgs { name, command, wait, fair, busy, ttl, grace, store_down, nested, note } = args;
+        let RunArgs { name, command, shell, wait, fair, busy, ttl, grace, store_down, nested, note, options } =
+            args;
         let name = settings::name(&name, global.raw_name)?;
         let LockSettings {
             ttl: file_ttl,
@@ -50,6 +56,10 @@ impl Plan {
             note: file_note,
             ..
         } = config.lock(name.as_str());
+        let command = match shell {
+            Some(line) => vec![SHELL.into(), "-c".into(), line],
+            None => command,
+        };
         let ttl = flag(ttl, "--ttl")
             .or(file_ttl)
             .unwrap_or(Setting { value: DEFAULT_TTL, origin: Origin::Default });
@@ -68,6 +78,8 @@ impl Plan {
         };
         Ok(Self {
             store: config.store(Some(name.as_str()))?,
+            // Last: it empties the report of the run before, which a plan that is refused must not.
+            options: Options::new(options, config.lock(name.as_str()))?,
             wait: wait.or(file_wait.map(|wait| wait.value)),
             fair: fair || file_fair.is_some_and(|fair| fair.value),
             busy: busy.or(file_busy.map(|busy| busy.value)).unwrap_or(DEFAULTS.1),

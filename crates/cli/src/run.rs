@@ -8,19 +8,22 @@ use std::time::Duration;
 use leasehold::config::{OnBusy, StoreDown, exact};
 use leasehold::{BootTime, Busy, Clock, Code, Error, Lease, Leasehold, LockName, Lost, Reach, Token};
 
+use crate::account::Skipped;
 use crate::args::{Global, RunArgs};
+use crate::beside::Beside;
 use crate::child::{Child, NotStarted};
 use crate::failure::{Failure, rows_text};
 use crate::human::{self, millis, rough};
 use crate::listener::Listener;
 use crate::nested::{self, Around};
+use crate::only_errors::Kept;
 use crate::plan::Plan;
 use crate::script_args::Nested;
 use crate::signals::Signals;
 use crate::sock::{Door, Facts};
 use crate::supervise::{Ended, Watch, Why};
 use crate::talk::Talk;
-use crate::{exit, hold, settings, waiting};
+use crate::{dry_run, exit, hold, settings, waiting};
 
 const NOT_RUN: &str = "the command was not run";
 
@@ -33,9 +36,12 @@ pub(crate) async fn run(
 ) -> Result<u8, Failure> {
     let mut signals = Signals::catch().map_err(|error| bug(&format!("cannot catch signals: {error}")))?;
     let config = settings::config(global)?;
-    let plan = Plan::new(args, global, &config)?;
+    let mut plan = Plan::new(args, global, &config)?;
+    let report = plan.options.report.take();
+    let clock = Clock::system();
     let listener = Arc::new(Listener::new(talk));
-    let run = Run { plan: &plan, words, listener: &listener, clock: Clock::system(), talk };
+    let beside = Beside::new(&plan, clock.clone(), talk);
+    let run = Run { plan: &plan, words, listener: &listener, clock, talk, beside };
     talk.explain(format_args!("{}: ttl {}, grace {}", plan.name, exact(plan.ttl), exact(plan.grace)));
     if let Some(around) = nested::around(&plan, &config).await {
         return match signals.asked_to_end() {
@@ -48,20 +54,38 @@ pub(crate) async fn run(
         let open = hold::open(&config, &plan.store, program.as_deref(), &listener, talk);
         tokio::select! {
             biased;
-            signal = signals.next_ending() => return Ok(exit::signalled(signal)),
-            opened = open => opened,
+            signal = signals.next_ending() => Err(Ok(exit::signalled(signal))),
+            opened = open => opened.map_err(Err),
         }
     };
-    let client = match opened {
-        Ok(client) => client,
-        Err(error) => return run.without_store(&error, &mut signals).await,
+    let (client, result) = match opened {
+        Ok(client) if plan.options.dry_run => {
+            let shown = dry_run::show(&client, &plan, &run.clock, talk).await;
+            hold::close(client, plan.store.timeout.value, talk).await;
+            return shown.map(|()| exit::OK).map_err(|error| hold::failure(&error, NOT_RUN, false));
+        }
+        Ok(client) => {
+            let result = run.with(&client, &mut signals).await;
+            (Some(client), result)
+        }
+        Err(Err(error)) if plan.options.dry_run => return Err(hold::failure(&error, NOT_RUN, false)),
+        Err(Err(error)) => (None, run.without_store(&error, &mut signals).await),
+        Err(Ok(signalled)) => (None, Ok(signalled)),
     };
-    let code = run.with(&client, &mut signals).await.unwrap_or_else(|failure| {
-        // Said before what may take a while.
-        talk.fail(&failure);
+    // Said before what may take a while.
+    let code = result.as_ref().copied().unwrap_or_else(|failure| {
+        talk.fail(failure);
         failure.exit
     });
-    hold::close(client, plan.store.timeout.value, talk).await;
+    if let Some(report) = report {
+        run.beside.report(report, &plan.store.to_string(), &result);
+    }
+    if let Some(client) = client {
+        // What both may take together.
+        let end = run.clock.now().after(plan.store.timeout.value);
+        run.beside.conclude(&client, &result, plan.store.timeout.value).await;
+        hold::close(client, end.since(run.clock.now()), talk).await;
+    }
     Ok(code)
 }
 
@@ -71,6 +95,7 @@ struct Run<'a> {
     listener: &'a Arc<Listener>,
     clock: Clock,
     talk: Talk,
+    beside: Beside<'a>,
 }
 
 /// How a start ended.
@@ -89,11 +114,22 @@ impl Run<'_> {
     async fn with(&self, client: &Leasehold, signals: &mut Signals) -> Result<u8, Failure> {
         let (plan, talk) = (self.plan, self.talk);
         let asked = self.clock.now();
+        let may_run = tokio::select! {
+            biased;
+            signal = signals.next_ending() => return Ok(exit::signalled(signal)),
+            may_run = self.beside.may_ask(client) => may_run,
+        };
+        match may_run {
+            Ok(true) => {}
+            Ok(false) => return Ok(exit::OK),
+            Err(error) => return self.without_store(&error, signals).await,
+        }
         match waiting::acquire(client, plan, signals, self.listener, talk).await {
             waiting::Ended::Signalled(signal) => Ok(exit::signalled(signal)),
             waiting::Ended::Held(lease) => self.under(client, lease, signals).await,
-            waiting::Ended::Refused(Error::Busy(busy)) => self.busy(&busy),
+            waiting::Ended::Refused(Error::Busy(busy)) => self.busy(client, &busy).await,
             waiting::Ended::Refused(Error::TimedOut { waited, busy, .. }) => {
+                self.beside.held_by(&busy);
                 let waited = waited.max(self.clock.now().since(asked));
                 Err(self.refused(Code::TIMED_OUT, waiting::ran_out(plan.wait, waited, &busy), &busy))
             }
@@ -106,6 +142,7 @@ impl Run<'_> {
         let (plan, talk) = (self.plan, self.talk);
         match plan.store_down {
             StoreDown::Skip if hold::is_down(error) => {
+                self.beside.skip(Skipped::StoreDown);
                 talk.tell(format_args!("skipped, --store-down skip: {error}"));
                 Ok(exit::OK)
             }
@@ -120,15 +157,28 @@ impl Run<'_> {
         }
     }
 
-    fn busy(&self, busy: &Busy) -> Result<u8, Failure> {
+    async fn busy(&self, client: &Leasehold, busy: &Busy) -> Result<u8, Failure> {
+        self.beside.held_by(busy);
+        if self.beside.is_paused_too(client).await {
+            return Ok(exit::OK);
+        }
         if self.plan.busy == OnBusy::Fail {
             return Err(self.refused(Code::BUSY, busy.to_string(), busy));
         }
+        self.beside.skip(Skipped::Busy);
         if self.talk.told() {
-            let ends =
-                busy.holder.as_ref().map(|holder| format!("within {} unless renewed", rough(holder.left)));
+            let usual = self.beside.history(client).await.usual();
+            let usual = usual.map_or_else(String::new, |usual| format!("; usual run {}", rough(usual)));
+            let ends = busy
+                .holder
+                .as_ref()
+                .map(|holder| ("ends", format!("within {} unless renewed{usual}", rough(holder.left))));
+            let shut = busy.closed.as_ref().map(|closed| {
+                let why = closed.note.text().map_or_else(String::new, |note| format!(" ({note})"));
+                ("shut", human::harmless(&format!("by {}{why}", closed.by.host)))
+            });
             let rows = ends
-                .map(|text| ("ends", text))
+                .or(shut)
                 .into_iter()
                 .chain([("wait", self.with_wait()), ("look", self.plan.status_line())]);
             let rows: Vec<_> = rows.collect();
@@ -148,10 +198,8 @@ impl Run<'_> {
         let dashes = self.words.iter().position(|word| word == "--").unwrap_or(self.words.len());
         let (before, after) = self.words.split_at(dashes);
         let before = human::command_line(before.iter().skip(1).map(OsString::as_os_str));
-        format!(
-            "leasehold {before} --wait 10m {}",
-            human::command_line(after.iter().map(OsString::as_os_str))
-        )
+        let after = human::command_line(after.iter().map(OsString::as_os_str));
+        format!("leasehold {before} --wait 10m {after}").trim_end().to_owned()
     }
 
     /// The command under its lease.
@@ -167,15 +215,36 @@ impl Run<'_> {
         } else {
             ""
         };
+        let may_start = tokio::select! {
+            biased;
+            signal = signals.next_ending() => {
+                drop(lease);
+                return Ok(exit::signalled(signal));
+            }
+            may_start = self.beside.may_start(client, &lease) => may_start,
+        };
+        match may_start {
+            Ok(true) => {}
+            Ok(false) => {
+                self.give_back(lease).await;
+                return Ok(exit::OK);
+            }
+            Err(error) => {
+                self.give_back(lease).await;
+                return Err(hold::failure(&error, NOT_RUN, true));
+            }
+        }
         talk.tell(format_args!("{} held (token {}) in {store}{alone}", plan.name, lease.token()));
         let started = self.clock.now();
         let (stands, ended) = match self.command(Some(&lease), &store, signals).await {
             Ok(Done::Ended { stands, ended }) => (stands, ended),
             Ok(Done::Signalled(signal)) => {
+                self.beside.unmark(client).await;
                 self.give_back(lease).await;
                 return Ok(exit::signalled(signal));
             }
             Err(failure) => {
+                self.beside.unmark(client).await;
                 self.give_back(lease).await;
                 return Err(failure);
             }
@@ -189,7 +258,8 @@ impl Run<'_> {
             drop(lease);
             return Err(self.stopped(why, token, ran, took, ended.killed));
         }
-        let released = lease.release().await;
+        self.beside.settle(client, code, stands.is_ok()).await;
+        let released = self.beside.release(lease, code).await;
         let lost = match (&stands, &released) {
             (Err(lost), _) | (_, Err(Error::Lost(lost))) => Some(lost.reason),
             (Ok(_), Err(error)) => {
@@ -232,7 +302,13 @@ impl Run<'_> {
         let before: Option<BootTime> = lease.map(|lease| clock.now().after(lease.remaining()));
         let door = lease.and_then(|_| open_door(talk));
         let variables = variables(plan, lease, door.as_ref());
-        let child = match Child::start(&plan.command, &variables, clock, before, signals.watch()) {
+        let held_back = |error: io::Error| bug(&format!("cannot keep the output back: {error}"));
+        let kept = plan.options.only_errors.then(Kept::new).transpose().map_err(held_back)?;
+        self.beside.started();
+        let diverted = kept.as_ref().map(Kept::divert).transpose().map_err(held_back)?;
+        let child = Child::start(&plan.command, &variables, clock, before, signals.watch());
+        drop(diverted);
+        let child = match child {
             Ok(child) => child,
             Err(NotStarted::Failed(error)) => return Err(not_started(&plan.command, &error)),
             Err(NotStarted::TooLate) => {
@@ -259,6 +335,14 @@ impl Run<'_> {
         drop(door);
         let stands = lease.map_or(Ok(()), |lease| lease.check().map(drop));
         let ended = ended.map_err(|error| bug(&format!("cannot wait for the command: {error}")))?;
+        self.beside.ended(&ended);
+        let lost = stands.is_err() || ended.stopped.is_some_and(|(why, _)| why.lost());
+        if let Some(kept) = kept
+            && (lost || exit::like(ended.status) != exit::OK)
+            && let Err(error) = kept.print()
+        {
+            talk.warn(format_args!("the output that was kept back cannot be read: {error}"));
+        }
         Ok(Done::Ended { stands, ended })
     }
 

@@ -2,11 +2,12 @@
 
 use std::fmt::Display;
 
-use leasehold::config::{Config, Origin, Setting, exact};
+use leasehold::config::{Config, OnFail, OnceAfter, Origin, Setting, exact};
 use serde_json::json;
 
 use crate::args::{ConfigArgs, ConfigCommand, Global};
 use crate::failure::Failure;
+use crate::options::DEFAULT_ZONE;
 use crate::talk::{Talk, print};
 use crate::{exit, human, plan, settings};
 
@@ -64,6 +65,18 @@ fn rows(config: &Config, name: Option<&str>) -> Result<Vec<Row>, Failure> {
         row("store_down", lock.store_down, ToString::to_string)
             .unwrap_or_else(|| default("store_down", down.word())),
         row("note", lock.note, |note| human::harmless(note)).unwrap_or_else(|| default("note", "")),
+        row("at_least", lock.at_least, |least| exact(*least)).unwrap_or_else(|| default("at_least", "0")),
+        row("once", lock.once, |once| human::harmless(once)).unwrap_or_else(|| default("once", "")),
+        row("once_after", lock.once_after, ToString::to_string)
+            .unwrap_or_else(|| default("once_after", OnceAfter::Success.word())),
+        row("once_keep", lock.once_keep, |keep| exact(*keep))
+            .unwrap_or_else(|| default("once_keep", "two periods, 30d for a text")),
+        row("tz", lock.tz, |zone| human::harmless(zone)).unwrap_or_else(|| default("tz", DEFAULT_ZONE)),
+        row("overdue", lock.overdue, |limit| exact(*limit)).unwrap_or_else(|| default("overdue", "")),
+        row("on_fail", lock.on_fail, ToString::to_string)
+            .unwrap_or_else(|| default("on_fail", OnFail::Hold.word())),
+        row("only_errors", lock.only_errors, ToString::to_string)
+            .unwrap_or_else(|| default("only_errors", "false")),
     ])
 }
 
@@ -88,6 +101,7 @@ pub(crate) fn first_screen(global: &Global) -> String {
 
   leasehold run report:daily -- ./report.sh          skip if another server has it
   leasehold run deploy --wait 5m -- ./deploy.sh      wait for your turn
+  leasehold run report --once daily -- ./report.sh   once a day, whoever comes first
   leasehold list                                     who holds what
 
 {store}

@@ -80,6 +80,25 @@ pub(crate) fn readable(
     Ok(unsafe { tokio::io::unix::AsyncFd::register(file) }?)
 }
 
+/// A copy of an open file that whoever started us left open for us.
+pub(crate) fn inherited(number: i32) -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: both calls take any number, and say so if it is not open. Everything that this process has opened
+    // itself is closed on exec, so what is not was inherited: nobody can have a report written into the database.
+    // The copy is a new number that nobody else knows of, so it is ours alone.
+    unsafe {
+        match libc::fcntl(number, libc::F_GETFD) {
+            -1 => return Err(io::Error::last_os_error()),
+            flags if flags & libc::FD_CLOEXEC != 0 => return Err(io::Error::from_raw_os_error(libc::EBADF)),
+            _ => {}
+        }
+        match libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) {
+            -1 => Err(io::Error::last_os_error()),
+            copy => Ok(std::os::fd::OwnedFd::from_raw_fd(copy)),
+        }
+    }
+}
+
 /// The number of a child as rustix takes it.
 pub(crate) fn pid_of(child: &std::process::Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)

@@ -1,14 +1,19 @@
 //! A lock as the read commands show it: its state in one word, and the JSON that is stable within its version.
 
-use leasehold::{Clock, Entry, Holder, Leasehold, Reach, Share, Snapshot};
+use leasehold::{Clock, Entry, Holder, Leasehold, Mark, Reach, Share, Snapshot};
 use serde_json::{Value, json};
 
+use crate::books::Look;
 use crate::human::{millis, utc};
+use crate::options::Once;
+use crate::slots::{self, Period};
 
 /// The word for the state of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Free,
+    /// Nobody holds it, and nobody may.
+    Paused,
     Held,
     Shared,
     /// Kept shut after a release, for a while.
@@ -33,9 +38,18 @@ impl State {
         }
     }
 
+    /// The same, with what stands beside the lock: who holds a paused one may finish, and is shown.
+    pub(crate) fn with(snapshot: &Snapshot, look: &Look) -> Self {
+        match Self::of(snapshot) {
+            Self::Free | Self::Cooling if look.paused.is_some() => Self::Paused,
+            state => state,
+        }
+    }
+
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Free => "free",
+            Self::Paused => "paused",
             Self::Held => "held",
             Self::Shared => "shared",
             Self::Cooling => "cooling",
@@ -75,7 +89,7 @@ pub(crate) fn typed<'a>(client: &Leasehold, name: &'a str) -> &'a str {
 }
 
 /// The object of `--json`: every key always there, what is not known is null, and no claim id.
-pub(crate) fn object(client: &Leasehold, snapshot: &Snapshot) -> Value {
+pub(crate) fn object(client: &Leasehold, snapshot: &Snapshot, look: &Look, once: Option<&Once>) -> Value {
     let now = snapshot.server_time.map_or_else(|| Clock::system().wall_micros(), |time| time.as_micros());
     let at = Moments { now };
     let token = snapshot.holders.first().and_then(|holder| holder.token);
@@ -84,16 +98,41 @@ pub(crate) fn object(client: &Leasehold, snapshot: &Snapshot) -> Value {
         "v": 1,
         "name": typed(client, snapshot.name.as_str()),
         "kind": kind(snapshot),
-        "state": State::of(snapshot).word(),
+        "state": State::with(snapshot, look).word(),
         "token": token.map(leasehold::Token::get),
         "holders": snapshot.holders.iter().map(|entry| at.holder(entry)).collect::<Vec<_>>(),
         "waiters": waiters.map(|(index, entry)| at.waiter(index, entry)).collect::<Vec<_>>(),
-        "once": null,
-        "last_ok": null,
-        "skips_since_ok": null,
+        "once": slot(look, once).map(|slot| json!({"period": slot.period, "slot": slot.slot, "done": slot.done.is_some()})),
+        "last_ok": look.history.ok.as_ref().map(|good| json!({
+            "ended_at": at.ago(good.ago), "host": good.host, "ms": good.ms, "exit_code": 0,
+        })),
+        "skips_since_ok": look.history.first_ago.map(|_| look.history.skips),
         "scope": scope(client.capabilities().reach),
         "store": client.store(),
     })
+}
+
+/// The slot of a name's period that is now, and its mark.
+pub(crate) struct Slot {
+    pub(crate) period: String,
+    pub(crate) slot: String,
+    pub(crate) done: Option<Mark>,
+}
+
+/// What a name does once: as a rule of the files says, else as its newest mark does.
+pub(crate) fn slot(look: &Look, once: Option<&Once>) -> Option<Slot> {
+    let wall = Clock::system().wall_micros();
+    let (period, slot) = match once {
+        Some(once) => (once.period.to_string(), once.slot(wall)),
+        None => {
+            let text: Value = serde_json::from_str(&look.marks.first()?.text).ok()?;
+            let period: Period = text["period"].as_str()?.parse().ok()?;
+            let zone = slots::zone(text["tz"].as_str()?).ok()?;
+            (period.to_string(), period.slot(wall, &zone))
+        }
+    };
+    let done = look.marks.iter().find(|mark| mark.key == slot).cloned();
+    Some(Slot { period, slot, done })
 }
 
 /// Ages to moments, by the clock that the store answered with.

@@ -38,6 +38,8 @@ codes! {
     NOT_STARTED = 41;
     /// A `run` around this one holds the same lock.
     NESTED = 42;
+    /// Nobody has finished well for too long.
+    OVERDUE = 51;
     /// A token that is not the holder's any more.
     STALE_TOKEN = 61;
     /// The configuration file cannot be used.

@@ -1,6 +1,7 @@
 //! The real binary, end to end: each test has a store, a home and a folder of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail, and these have helpers")]
 
+mod at_least;
 mod bad_input;
 mod breaking;
 mod busy;
@@ -10,6 +11,10 @@ mod looking;
 mod loss;
 mod nested;
 mod nothing_else;
+mod once;
+mod overdue;
+mod pause;
+mod report;
 mod scripts;
 mod signals;
 mod sock;

@@ -70,6 +70,20 @@ choices! {
         /// Run without a lock.
         Run = "run",
     }
+    /// When the mark of a period is made.
+    OnceAfter {
+        /// When the command has ended well.
+        Success = "success",
+        /// Before the command starts.
+        Start = "start",
+    }
+    /// What a command that failed leaves behind.
+    OnFail {
+        /// Keep others out as after a good end.
+        Hold = "hold",
+        /// Let another host try now.
+        Release = "release",
+    }
     /// How widely a lock must exclude.
     Scope {
         /// All processes of this host.

@@ -8,7 +8,7 @@ use leasehold_core::{Code, ConfigError, StoreUrl};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
-use super::choice::{OnBusy, Scope, StoreDown, Wait};
+use super::choice::{OnBusy, OnFail, OnceAfter, Scope, StoreDown, Wait};
 use super::duration::Written;
 use super::pattern::Pattern;
 use super::said_by;
@@ -67,6 +67,14 @@ pub(super) struct Terms {
     pub(super) busy: Option<OnBusy>,
     pub(super) store_down: Option<StoreDown>,
     pub(super) note: Option<String>,
+    pub(super) at_least: Option<Written>,
+    pub(super) once: Option<String>,
+    pub(super) once_after: Option<OnceAfter>,
+    pub(super) once_keep: Option<Written>,
+    pub(super) tz: Option<String>,
+    pub(super) overdue: Option<Written>,
+    pub(super) on_fail: Option<OnFail>,
+    pub(super) only_errors: Option<bool>,
 }
 
 /// A rule for all names that match.
@@ -84,12 +92,54 @@ pub(super) struct Rule {
     busy: Option<OnBusy>,
     store_down: Option<StoreDown>,
     note: Option<String>,
+    at_least: Option<Written>,
+    once: Option<String>,
+    once_after: Option<OnceAfter>,
+    once_keep: Option<Written>,
+    tz: Option<String>,
+    overdue: Option<Written>,
+    on_fail: Option<OnFail>,
+    only_errors: Option<bool>,
 }
 
 impl Rule {
     pub(super) fn terms(&self) -> Terms {
-        let Self { pattern: _, store: _, ttl, wait, fair, grace, busy, store_down, note } = self.clone();
-        Terms { ttl, wait, fair, grace, busy, store_down, note }
+        let Self {
+            pattern: _,
+            store: _,
+            ttl,
+            wait,
+            fair,
+            grace,
+            busy,
+            store_down,
+            note,
+            at_least,
+            once,
+            once_after,
+            once_keep,
+            tz,
+            overdue,
+            on_fail,
+            only_errors,
+        } = self.clone();
+        Terms {
+            ttl,
+            wait,
+            fair,
+            grace,
+            busy,
+            store_down,
+            note,
+            at_least,
+            once,
+            once_after,
+            once_keep,
+            tz,
+            overdue,
+            on_fail,
+            only_errors,
+        }
     }
 }
 

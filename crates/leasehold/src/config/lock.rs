@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::choice::{OnBusy, StoreDown, Wait};
+use super::choice::{OnBusy, OnFail, OnceAfter, StoreDown, Wait};
 use super::file::{File, Rule, Terms};
 use super::{Config, Origin, Setting};
 
@@ -24,6 +24,22 @@ pub struct LockSettings {
     pub store_down: Option<Setting<StoreDown>>,
     /// What others may read.
     pub note: Option<Setting<String>>,
+    /// For how long others are kept out, counted from the start of what runs under the lease.
+    pub at_least: Option<Setting<Duration>>,
+    /// The period in which it runs once, or any text.
+    pub once: Option<Setting<String>>,
+    /// When the mark of the period is made.
+    pub once_after: Option<Setting<OnceAfter>>,
+    /// For how long that mark stands.
+    pub once_keep: Option<Setting<Duration>>,
+    /// The time zone of the periods.
+    pub tz: Option<Setting<String>>,
+    /// After how long without a good end somebody is told.
+    pub overdue: Option<Setting<Duration>>,
+    /// What a command that failed leaves behind.
+    pub on_fail: Option<Setting<OnFail>>,
+    /// Whether the output of a command that ends well is thrown away.
+    pub only_errors: Option<Setting<bool>>,
 }
 
 impl Config {
@@ -72,7 +88,23 @@ impl LockSettings {
                 *slot = value.map(|value| Setting { value, origin: origin() });
             }
         }
-        let Terms { ttl, wait, fair, grace, busy, store_down, note } = weaker;
+        let Terms {
+            ttl,
+            wait,
+            fair,
+            grace,
+            busy,
+            store_down,
+            note,
+            at_least,
+            once,
+            once_after,
+            once_keep,
+            tz,
+            overdue,
+            on_fail,
+            only_errors,
+        } = weaker;
         take(&mut self.ttl, ttl.map(|ttl| ttl.0), || origin("ttl"));
         take(&mut self.wait, wait, || origin("wait"));
         take(&mut self.fair, fair, || origin("fair"));
@@ -80,5 +112,13 @@ impl LockSettings {
         take(&mut self.busy, busy, || origin("busy"));
         take(&mut self.store_down, store_down, || origin("store_down"));
         take(&mut self.note, note, || origin("note"));
+        take(&mut self.at_least, at_least.map(|at_least| at_least.0), || origin("at_least"));
+        take(&mut self.once, once, || origin("once"));
+        take(&mut self.once_after, once_after, || origin("once_after"));
+        take(&mut self.once_keep, once_keep.map(|once_keep| once_keep.0), || origin("once_keep"));
+        take(&mut self.tz, tz, || origin("tz"));
+        take(&mut self.overdue, overdue.map(|overdue| overdue.0), || origin("overdue"));
+        take(&mut self.on_fail, on_fail, || origin("on_fail"));
+        take(&mut self.only_errors, only_errors, || origin("only_errors"));
     }
 }
