@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use leasehold::ConfigError;
-use leasehold::config::{OnBusy, Scope, StoreDown, Wait, parse_duration};
+use leasehold::config::{Descendants, OnBusy, OnLost, Scope, StoreDown, Wait, parse_duration};
 
 use crate::mark_args::{ForgetArgs, PauseArgs, ResumeArgs};
 use crate::options::OptionArgs;
@@ -176,6 +176,12 @@ pub(crate) struct RunArgs {
     /// If this machine dies, others get in after this long [default: 30s]
     #[arg(long, help_heading = "How long", value_name = "DUR", value_parser = some_ttl)]
     pub(crate) ttl: Option<Duration>,
+    /// Stop the command after this long (exit 124); 0: never
+    #[arg(long, help_heading = "How long", value_name = "DUR", value_parser = parse_duration)]
+    pub(crate) at_most: Option<Duration>,
+    /// Lease lost: TERM, then KILL [default] · KILL now · only warn
+    #[arg(long, help_heading = "When things go wrong", value_name = "stop|kill|ignore", value_parser = OnLost::from_str)]
+    pub(crate) on_lost: Option<OnLost>,
     /// Time between TERM and KILL, taken from inside the lease [default: 10s, at most a third of ttl]
     #[arg(long, help_heading = "When things go wrong", value_name = "DUR", value_parser = parse_duration)]
     pub(crate) grace: Option<Duration>,
@@ -185,6 +191,9 @@ pub(crate) struct RunArgs {
     /// The same lock is already held by a `run` around this one: reuse its lease [default] · exit 75
     #[arg(long, hide_short_help = true, help_heading = "When things go wrong", value_name = "reuse|fail", value_parser = Nested::from_str)]
     pub(crate) nested: Option<Nested>,
+    /// Processes left behind by the command: hold the lock for them [default] · give it back · kill them
+    #[arg(long, help_heading = "When things go wrong", value_name = "wait|release|kill", value_parser = Descendants::from_str)]
+    pub(crate) descendants: Option<Descendants>,
     /// Shown to people who wait or look
     #[arg(long, help_heading = "Output", value_name = "TEXT")]
     pub(crate) note: Option<String>,

@@ -20,6 +20,7 @@ exits! {
     NOPERM = 77, "denied", "The store refused us: login or rights; the command was not run.";
     CONFIG = 78, "config", "The configuration or the URL is wrong, or the store cannot do what was asked; the command was not run.";
     LOST = 79, "lost", "The lease was lost and the command had to be stopped; check, renew, release: it is not yours any more.";
+    AT_MOST = 124, "at_most", "The command took longer than --at-most, and was stopped.";
     BUG = 125, "bug", "A defect of Leasehold's own.";
     NOT_EXECUTABLE = 126, "not_started", "The command is not executable; the lock was given back at once.";
     NOT_FOUND = 127, "not_started", "The command was not found; the lock was given back at once.";

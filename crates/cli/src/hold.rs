@@ -82,7 +82,8 @@ fn refuse_narrow(scope: Option<Scope>, reach: Option<Reach>, store: &str) -> Res
 /// Asks for the lease of a plan: once, or waiting in line.
 pub(crate) async fn acquire(client: &Leasehold, plan: &Plan) -> Result<Lease> {
     let Plan { name, ttl, grace, wait, fair, note, .. } = plan;
-    let mut lock = client.lock(name).ttl(*ttl).grace(*grace);
+    // Whatever of the command lives keeps others out, also when everything that watched it was killed.
+    let mut lock = client.lock(name).ttl(*ttl).grace(*grace).anchored();
     if let Some(note) = note.text() {
         lock = lock.note(note);
     }

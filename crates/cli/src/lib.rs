@@ -8,6 +8,8 @@
 //! | what `run` does, in order | `run` |
 //! | when a command is stopped | `timetable` (arithmetic), `supervise` (deeds) |
 //! | signals, process groups, the terminal | `signals`, `child`, `sys` |
+//! | Ctrl-Z and `fg` | `job` |
+//! | what kills the command when `run` cannot | `guard` |
 //! | what the library is asked | `hold` |
 //! | leases of scripts, whose steps are processes of their own | `acquire`, `script`, `check`, `keeper` |
 //! | the end of somebody else's lease | `breaking` |
@@ -19,7 +21,7 @@
 //!
 //! It never reads anything from the current directory, goes through a shell only under `-c`, and never lets the command's
 //! stdin, stdout or stderr pass through itself;
-//! `--only-errors` puts files in the place of the latter two. A command that leaves its process group (`setsid`) is not followed.
+//! `--only-errors` puts files in the place of the latter two.
 
 mod account;
 mod acquire;
@@ -37,9 +39,11 @@ mod dry_run;
 mod exit;
 mod explain;
 mod failure;
+mod guard;
 mod history;
 mod hold;
 mod human;
+mod job;
 mod keeper;
 mod listener;
 mod look;
@@ -81,6 +85,9 @@ use usage::Asked;
 #[must_use]
 pub fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
+    if words.get(1).is_some_and(|word| word == guard::FLAG) {
+        return ExitCode::from(guard::main(&words));
+    }
     ExitCode::from(obey(&words))
 }
 

@@ -3,7 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
-use leasehold::config::{Config, LockSettings, OnBusy, Origin, Setting, StoreChoice, StoreDown, Wait, exact};
+use leasehold::config::{
+    Config, Descendants, LockSettings, OnBusy, OnLost, Origin, Setting, StoreChoice, StoreDown, Wait, exact,
+};
 use leasehold::{Busy, Code, LockName, Note};
 
 use crate::args::{Global, RunArgs};
@@ -36,6 +38,10 @@ pub(crate) struct Plan {
     pub(crate) busy: OnBusy,
     pub(crate) store_down: StoreDown,
     pub(crate) nested: Nested,
+    pub(crate) on_lost: OnLost,
+    pub(crate) descendants: Descendants,
+    /// How long the command may take.
+    pub(crate) at_most: Option<Duration>,
     pub(crate) note: Note,
     pub(crate) store: StoreChoice,
     pub(crate) options: Options,
@@ -43,8 +49,23 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(args: RunArgs, global: &Global, config: &Config) -> Result<Self, Failure> {
-        let RunArgs { name, command, shell, wait, fair, busy, ttl, grace, store_down, nested, note, options } =
-            args;
+        let RunArgs {
+            name,
+            command,
+            shell,
+            wait,
+            fair,
+            busy,
+            ttl,
+            grace,
+            store_down,
+            nested,
+            note,
+            on_lost,
+            descendants,
+            at_most,
+            options,
+        } = args;
         let name = settings::name(&name, global.raw_name)?;
         let LockSettings {
             ttl: file_ttl,
@@ -54,6 +75,9 @@ impl Plan {
             busy: file_busy,
             store_down: file_store_down,
             note: file_note,
+            on_lost: file_on_lost,
+            descendants: file_descendants,
+            at_most: file_at_most,
             ..
         } = config.lock(name.as_str());
         let command = match shell {
@@ -85,6 +109,11 @@ impl Plan {
             busy: busy.or(file_busy.map(|busy| busy.value)).unwrap_or(DEFAULTS.1),
             store_down: store_down.or(file_store_down.map(|down| down.value)).unwrap_or(DEFAULTS.2),
             nested: nested.unwrap_or_default(),
+            on_lost: on_lost.or(file_on_lost.map(|lost| lost.value)).unwrap_or(OnLost::Stop),
+            descendants: descendants
+                .or(file_descendants.map(|descendants| descendants.value))
+                .unwrap_or(Descendants::Wait),
+            at_most: at_most.or(file_at_most.map(|most| most.value)).filter(|most| !most.is_zero()),
             ttl: ttl.value,
             name,
             command,

@@ -1,7 +1,9 @@
 //! `leasehold run`: from the plan to the exit code.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +13,11 @@ use leasehold::{BootTime, Busy, Clock, Code, Error, Lease, Leasehold, LockName, 
 use crate::account::Skipped;
 use crate::args::{Global, RunArgs};
 use crate::beside::Beside;
-use crate::child::{Child, NotStarted};
+use crate::child::{Child, NotStarted, Terms};
 use crate::failure::{Failure, rows_text};
+use crate::guard::Guard;
 use crate::human::{self, millis, rough};
+use crate::job::{Elsewhere, Held};
 use crate::listener::Listener;
 use crate::nested::{self, Around};
 use crate::only_errors::Kept;
@@ -21,8 +25,9 @@ use crate::plan::Plan;
 use crate::script_args::Nested;
 use crate::signals::Signals;
 use crate::sock::{Door, Facts};
-use crate::supervise::{Ended, Watch, Why};
+use crate::supervise::{self, Ended, Watch, Why};
 use crate::talk::Talk;
+use crate::timetable::Timetable;
 use crate::{dry_run, exit, hold, settings, waiting};
 
 const NOT_RUN: &str = "the command was not run";
@@ -41,7 +46,6 @@ pub(crate) async fn run(
     let clock = Clock::system();
     let listener = Arc::new(Listener::new(talk));
     let beside = Beside::new(&plan, clock.clone(), talk);
-    let run = Run { plan: &plan, words, listener: &listener, clock, talk, beside };
     talk.explain(format_args!("{}: ttl {}, grace {}", plan.name, exact(plan.ttl), exact(plan.grace)));
     if let Some(around) = nested::around(&plan, &config).await {
         return match signals.asked_to_end() {
@@ -49,6 +53,10 @@ pub(crate) async fn run(
             None => Err(under_another(&plan, &around, talk)),
         };
     }
+    // Before the store is asked, so that the guard gets ready while we wait for the answer.
+    let later = plan.options.only_errors || plan.options.dry_run;
+    let guard = RefCell::new(if later { None } else { Some(start_guard(&plan)?) });
+    let run = Run { plan: &plan, words, listener: &listener, clock, talk, beside, guard, global };
     let opened = {
         let program = hold::program(&plan);
         let open = hold::open(&config, &plan.store, program.as_deref(), &listener, talk);
@@ -96,6 +104,18 @@ struct Run<'a> {
     clock: Clock,
     talk: Talk,
     beside: Beside<'a>,
+    global: &'a Global,
+    /// It waits for its command.
+    guard: RefCell<Option<Guard>>,
+}
+
+/// A command that runs, its timetable, and where its output is if that is kept back.
+type Started = (Child, Option<Timetable>, Option<Kept>);
+
+fn start_guard(plan: &Plan) -> Result<Guard, Failure> {
+    Guard::start(&plan.command).map_err(|error| {
+        bug(&format!("cannot start the guard of the command: {error}")).row("effect", NOT_RUN)
+    })
 }
 
 /// How a start ended.
@@ -107,6 +127,7 @@ enum Done {
         /// Whether the lease held when it ended.
         stands: Result<(), Lost>,
         ended: Ended,
+        lease: Option<Lease>,
     },
 }
 
@@ -148,9 +169,9 @@ impl Run<'_> {
             }
             StoreDown::Run if hold::is_down(error) => {
                 talk.warn(format_args!("running {} WITHOUT A LOCK, --store-down run: {error}", plan.name));
-                Ok(match self.command(None, "", signals).await? {
+                Ok(match self.command(None, None, "", signals).await? {
                     Done::Signalled(signal) => exit::signalled(signal),
-                    Done::Ended { ended, .. } => exit::like(ended.status),
+                    Done::Ended { ended, .. } => ended.code(),
                 })
             }
             _ => Err(hold::failure(error, NOT_RUN, true)),
@@ -236,22 +257,18 @@ impl Run<'_> {
         }
         talk.tell(format_args!("{} held (token {}) in {store}{alone}", plan.name, lease.token()));
         let started = self.clock.now();
-        let (stands, ended) = match self.command(Some(&lease), &store, signals).await {
-            Ok(Done::Ended { stands, ended }) => (stands, ended),
-            Ok(Done::Signalled(signal)) => {
-                self.beside.unmark(client).await;
-                self.give_back(lease).await;
-                return Ok(exit::signalled(signal));
-            }
-            Err(failure) => {
-                self.beside.unmark(client).await;
-                self.give_back(lease).await;
-                return Err(failure);
-            }
-        };
-        let ran = self.clock.now().since(started);
+        let life = client.life().await.unwrap_or_else(|error| {
+            talk.explain(format_args!("nothing but its ttl keeps the lease if we are killed: {error}"));
+            None
+        });
         let token = lease.token();
-        let code = exit::like(ended.status);
+        let (stands, ended, lease) =
+            match self.command(Some(lease), Some((client, life)), &store, signals).await? {
+                Done::Ended { stands, ended, lease } => (stands, ended, lease),
+                Done::Signalled(signal) => return Ok(exit::signalled(signal)),
+            };
+        let ran = self.clock.now().since(started);
+        let code = ended.code();
         talk.explain(format_args!("the command ended after {} with {code}", rough(ran)));
         if let Some((why, at)) = ended.stopped.filter(|(why, _)| why.lost()) {
             let took = self.clock.now().since(at);
@@ -259,7 +276,10 @@ impl Run<'_> {
             return Err(self.stopped(why, token, ran, took, ended.killed));
         }
         self.beside.settle(client, code, stands.is_ok()).await;
-        let released = self.beside.release(lease, code).await;
+        let released = match lease {
+            Some(lease) => self.beside.release(lease, code).await,
+            None => Ok(()),
+        };
         let lost = match (&stands, &released) {
             (Err(lost), _) | (_, Err(Error::Lost(lost))) => Some(lost.reason),
             (Ok(_), Err(error)) => {
@@ -291,41 +311,53 @@ impl Run<'_> {
         }
     }
 
-    /// Starts the command and watches it.
+    /// Starts the command and watches it. A lease under which it does not start is given back.
     async fn command(
         &self,
-        lease: Option<&Lease>,
+        lease: Option<Lease>,
+        client: Option<(&Leasehold, Option<OwnedFd>)>,
         store: &str,
         signals: &mut Signals,
     ) -> Result<Done, Failure> {
-        let (plan, talk, clock) = (self.plan, self.talk, &self.clock);
-        let before: Option<BootTime> = lease.map(|lease| clock.now().after(lease.remaining()));
-        let door = lease.and_then(|_| open_door(talk));
-        let variables = variables(plan, lease, door.as_ref());
-        let held_back = |error: io::Error| bug(&format!("cannot keep the output back: {error}"));
-        let kept = plan.options.only_errors.then(Kept::new).transpose().map_err(held_back)?;
-        self.beside.started();
-        let diverted = kept.as_ref().map(Kept::divert).transpose().map_err(held_back)?;
-        let child = Child::start(&plan.command, &variables, clock, before, signals.watch());
-        drop(diverted);
-        let child = match child {
-            Ok(child) => child,
-            Err(NotStarted::Failed(error)) => return Err(not_started(&plan.command, &error)),
-            Err(NotStarted::TooLate) => {
-                let reason = "its time ran out before the command could be started";
-                let token = lease.map(Lease::token);
-                return Err(lost_failure(&plan.name, token, Duration::ZERO, reason).row("effect", NOT_RUN));
-            }
-            Err(NotStarted::Signalled) => {
-                return Ok(Done::Signalled(signals.asked_to_end().unwrap_or(libc::SIGTERM)));
+        let (plan, clock) = (self.plan, &self.clock);
+        let (client, life) = client.unzip();
+        let door = lease.as_ref().and_then(|_| open_door(self.talk));
+        let started = self.start(lease.as_ref(), door.as_ref(), life.flatten().as_ref(), signals).await;
+        let (child, table, kept) = match started {
+            Ok(Some(started)) => started,
+            other => {
+                if let Some(client) = client {
+                    self.beside.unmark(client).await;
+                }
+                if let Some(lease) = lease {
+                    self.give_back(lease).await;
+                }
+                let signal = signals.asked_to_end().unwrap_or(libc::SIGTERM);
+                return other.map(|_| Done::Signalled(signal));
             }
         };
-        let name = plan.name.as_str();
-        let (grace, listener) = (plan.grace, &**self.listener);
-        let watch = Watch { name, lease, grace, clock, listener, store, talk };
+        let elsewhere = client.map(|client| {
+            let Global { store, config, .. } = self.global.clone();
+            Elsewhere { client, store, config: config.and_then(|path| path.to_str().map(str::to_owned)) }
+        });
+        let held = Held::new(lease);
+        let watch = Watch {
+            name: plan.name.as_str(),
+            lease: &held,
+            elsewhere,
+            table,
+            grace: plan.grace,
+            on_lost: plan.on_lost,
+            descendants: plan.descendants,
+            at_most: plan.at_most.map(|most| clock.now().after(most)),
+            clock,
+            listener: self.listener,
+            store,
+            talk: self.talk,
+        };
         let ended = {
             let watched = std::pin::pin!(watch.until_it_ends(child, signals));
-            let answers = std::pin::pin!(answer(door.as_ref(), plan, lease));
+            let answers = std::pin::pin!(answer(door.as_ref(), plan, &held));
             tokio::select! {
                 biased;
                 ended = watched => ended,
@@ -333,17 +365,61 @@ impl Run<'_> {
             }
         };
         drop(door);
-        let stands = lease.map_or(Ok(()), |lease| lease.check().map(drop));
-        let ended = ended.map_err(|error| bug(&format!("cannot wait for the command: {error}")))?;
+        // Nobody else looks at it any more, so it is there to be taken, unless it was lost while we were stopped.
+        let lease = held.take();
+        let stands = lease.as_ref().map_or(Ok(()), |lease| lease.check().map(drop));
         self.beside.ended(&ended);
         let lost = stands.is_err() || ended.stopped.is_some_and(|(why, _)| why.lost());
         if let Some(kept) = kept
-            && (lost || exit::like(ended.status) != exit::OK)
+            && (lost || ended.code() != exit::OK)
             && let Err(error) = kept.print()
         {
-            talk.warn(format_args!("the output that was kept back cannot be read: {error}"));
+            self.talk.warn(format_args!("the output that was kept back cannot be read: {error}"));
         }
-        Ok(Done::Ended { stands, ended })
+        Ok(Done::Ended { stands, ended, lease })
+    }
+
+    /// Starts the command; `None` when a signal came first.
+    async fn start(
+        &self,
+        lease: Option<&Lease>,
+        door: Option<&Door>,
+        life: Option<&OwnedFd>,
+        signals: &Signals,
+    ) -> Result<Option<Started>, Failure> {
+        let (plan, clock) = (self.plan, &self.clock);
+        let variables = variables(plan, lease, door);
+        let held_back = |error: io::Error| bug(&format!("cannot keep the output back: {error}"));
+        let kept = plan.options.only_errors.then(Kept::new).transpose().map_err(held_back)?;
+        self.beside.started();
+        // The guard is what the command inherits them from.
+        let _diverted = kept.as_ref().map(Kept::divert).transpose().map_err(held_back)?;
+        loop {
+            let early = self.guard.take();
+            let was_early = early.is_some();
+            let guard = early.map_or_else(|| start_guard(plan), Ok)?;
+            let now = clock.now();
+            let table = lease.map(|lease| Timetable::new(now, lease.remaining(), plan.grace));
+            let before: Option<BootTime> = lease.map(|lease| now.after(lease.remaining()));
+            let deadline = table.and_then(|table| supervise::deadline(table, plan.on_lost));
+            let terms = Terms { variables: &variables, before, deadline, life };
+            match Child::start(guard, terms, clock, signals.watch()).await {
+                Ok(child) => return Ok(Some((child, table, kept))),
+                Err(NotStarted::Signalled) => return Ok(None),
+                // It may have been killed in all the time that we waited in line.
+                Err(NotStarted::Unguarded) if was_early => {}
+                Err(NotStarted::Unguarded) => {
+                    return Err(bug("the guard of the command was killed").row("effect", NOT_RUN));
+                }
+                Err(NotStarted::Failed(error)) => return Err(not_started(&plan.command, &error)),
+                Err(NotStarted::TooLate) => {
+                    let reason = "its time ran out before the command could be started";
+                    let token = lease.map(Lease::token);
+                    let failure = lost_failure(&plan.name, token, Duration::ZERO, reason);
+                    return Err(failure.row("effect", NOT_RUN));
+                }
+            }
+        }
     }
 
     async fn give_back(&self, lease: Lease) {
@@ -389,13 +465,13 @@ fn open_door(talk: Talk) -> Option<Door> {
 }
 
 /// Answers the command for as long as it runs.
-async fn answer(door: Option<&Door>, plan: &Plan, lease: Option<&Lease>) {
-    match (door, lease) {
-        (Some(door), Some(lease)) => {
-            let facts = Facts { name: plan.name.as_str(), store: nested::place(&plan.store), lease };
+async fn answer(door: Option<&Door>, plan: &Plan, held: &Held) {
+    match door {
+        Some(door) => {
+            let facts = Facts { name: plan.name.as_str(), store: nested::place(&plan.store), held };
             door.serve(&facts).await;
         }
-        _ => std::future::pending().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::failure::Failure;
 use crate::human::millis;
+use crate::job::Held;
 use crate::{ancestry, ask};
 
 /// A socket address ends here.
@@ -45,7 +46,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) name: &'a str,
     /// The store, by what it is.
     pub(crate) store: String,
-    pub(crate) lease: &'a Lease,
+    pub(crate) held: &'a Held,
 }
 
 /// A question that came in.
@@ -132,16 +133,18 @@ impl Drop for Door {
 
 impl Facts<'_> {
     async fn answer(&self, asked: Asked) -> (u16, Value) {
-        let lease = self.lease;
+        let Some(lease) = self.held.now() else {
+            return (410, json!({"v": 1, "error": "the lease was lost while its command was stopped"}));
+        };
         let token = lease.token().get();
         match asked {
-            Asked::Lease => self.shown(None),
+            Asked::Lease => self.shown(&lease, None),
             Asked::Renew(details) => {
                 let Some(least) = details["left_ms"].as_u64().filter(|_| details["token"] == token) else {
                     return (400, json!({"v": 1, "error": "which lease, and how much?"}));
                 };
                 let ensured = lease.ensure(Duration::from_millis(least)).await;
-                self.shown(ensured.err().map(|error| Failure::from(&error)))
+                self.shown(&lease, ensured.err().map(|error| Failure::from(&error)))
             }
             Asked::Holds(details, pid) => {
                 let same = details["token"] == token
@@ -160,8 +163,7 @@ impl Facts<'_> {
         }
     }
 
-    fn shown(&self, problem: Option<Failure>) -> (u16, Value) {
-        let lease = self.lease;
+    fn shown(&self, lease: &Lease, problem: Option<Failure>) -> (u16, Value) {
         let stands = lease.check();
         let state = match (&stands, lease.state()) {
             (Err(_), _) | (_, LeaseState::Lost) => "lost",

@@ -99,6 +99,42 @@ pub(crate) fn inherited(number: i32) -> io::Result<std::os::fd::OwnedFd> {
     }
 }
 
+/// The socket with this number, which whoever started this process left open for it.
+pub(crate) fn inherited_socket(number: i32) -> io::Result<std::os::unix::net::UnixStream> {
+    use std::os::fd::{FromRawFd as _, OwnedFd};
+    // SAFETY: it is looked at, and not kept, before it is known to be open.
+    let there = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if number <= 2 || there < 0 {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    // SAFETY: it is open, and nothing in this process knows of it: this is called once, before anything is opened.
+    let socket = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    if rustix::net::sockopt::socket_domain(&socket)? != rustix::net::AddressFamily::UNIX {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(socket.into())
+}
+
+/// Lets all that this process starts inherit a file, under a number of at least `least`.
+pub(crate) fn pass_on(file: std::os::fd::OwnedFd, least: i32) -> io::Result<std::os::fd::OwnedFd> {
+    // Few files may be allowed: then any number must do.
+    let high = rustix::io::fcntl_dupfd_cloexec(&file, least).unwrap_or(file);
+    rustix::io::fcntl_setfd(&high, rustix::io::FdFlags::empty())?;
+    Ok(high)
+}
+
+/// Keeps nobody's pipes and terminals open from here on.
+pub(crate) fn let_go_of_stdio() {
+    let nothing = std::fs::File::options().read(true).write(true).open("/dev/null");
+    // Without it they stay as they are, which is no more than late.
+    if let Ok(nothing) = nothing {
+        let _ = rustix::stdio::dup2_stdin(&nothing);
+        let _ = rustix::stdio::dup2_stdout(&nothing);
+        let _ = rustix::stdio::dup2_stderr(&nothing);
+    }
+}
+
 /// The number of a child as rustix takes it.
 pub(crate) fn pid_of(child: &std::process::Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)

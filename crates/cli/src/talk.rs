@@ -82,6 +82,11 @@ impl Talk {
     }
 }
 
+/// Says what is wrong where there are no flags that tell how to.
+pub(crate) fn complain(text: &str) {
+    Talk { level: 0, tty: false, json: false, paint: false }.raw(&format!("leasehold: {text}\n"));
+}
+
 /// Prints data. A reader that has gone away (`| head`) is no failure.
 pub(crate) fn print(text: &str) {
     let mut stdout = std::io::stdout().lock();

@@ -82,6 +82,19 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "processes",
         "trouble::a_replaced_file_is_noticed_and_leases_of_the_old_one_are_lost",
     ),
+    ("guard_ignores_deadline", "leasehold-cli", "command", "guard::check_09_a_frozen_run_is_a_dead_holder"),
+    (
+        "guard_ignores_end_of_run",
+        "leasehold-cli",
+        "command",
+        "guard::check_08_a_killed_run_takes_its_whole_tree_with_it_in_half_a_second",
+    ),
+    (
+        "guard_walks_no_tree",
+        "leasehold-cli",
+        "command",
+        "guard::check_21_a_command_that_takes_too_long_is_stopped_with_all_its_tree",
+    ),
 ];
 
 #[cfg(test)]

@@ -50,6 +50,9 @@ pub const PLANTED: &[Planted] = planted! {
     "sqlite_forgets_high_water": "tokens rise over a power cut",
     "sqlite_ignores_life": "the lease of a dead holder is free at once",
     "sqlite_ignores_replaced_file": "a replaced file is noticed",
+    "guard_ignores_deadline": "the command of a frozen run is dead before its lease is",
+    "guard_ignores_end_of_run": "the command of a killed run is dead within half a second",
+    "guard_walks_no_tree": "what left the command's process group is killed, too",
 };
 
 /// Whether the named fault was picked for this process.

@@ -21,7 +21,7 @@ const TABLE: &[(&str, i32, &[&str])] = &[
     ("run a --scope world", 64, &["LH0005", "write host or fleet"]),
     ("run a --color pink", 64, &["LH0005", "auto, always or never"]),
     ("run a --graec 2s", 64, &["error[LH0001]: no flag --graec; did you mean --grace?\n"]),
-    ("run a --at-most 1h", 64, &["LH0001", "no flag --at-most"]),
+    ("run a --no-more 1h", 64, &["LH0001", "no flag --no-more"]),
     ("run a --once dayly", 64, &["LH0005", "--once dayly: not a period", "hourly, daily"]),
     ("run a --once 15min", 64, &["LH0005", "not a period"]),
     ("run a --tz Mars/Olympus", 64, &["LH0005", "no time zone", "Europe/Berlin"]),

@@ -62,6 +62,11 @@ impl Place {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        // A fault is picked for the program under test, too.
+        #[cfg(leasehold_faults)]
+        if let Some(fault) = std::env::var_os("LEASEHOLD_FAULT") {
+            command.env("LEASEHOLD_FAULT", fault);
+        }
     }
 
     /// A shell line to which `$LH` is the binary under test.

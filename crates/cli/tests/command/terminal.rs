@@ -109,27 +109,3 @@ fn ctrl_z_gives_the_prompt_back_and_fg_goes_on() {
     drop(shell.output());
     assert_eq!(place.read("code"), "code 0\n");
 }
-
-#[test]
-fn a_command_that_slept_beyond_its_lease_does_not_go_on() {
-    if !has("script") || !has("bash") {
-        return;
-    }
-    let place = Place::new();
-    let mut shell = on_a_terminal(&place, "exec bash --norc --noprofile -i");
-    shell.type_in(&format!(
-        "{BINARY} run demo -q --ttl 1s -- sh -c 'echo up > up; until [ -e done ]; do :; done; echo end > end'\n"
-    ));
-    until("the command has started", || place.read("up") == "up\n");
-    shell.type_in("\u{1a}");
-    shell.type_until("echo prompt > prompt\n", "the shell has its prompt", || {
-        place.read("prompt") == "prompt\n"
-    });
-    until("the lease is over", || matches!(place.status("demo")["state"].as_str(), Some("free" | "expired")));
-    place.write("done", "");
-    shell.type_in("fg\n");
-    shell.type_in("echo code $? > code\nexit\n");
-    drop(shell.output());
-    assert_eq!(place.read("code"), "code 79\n");
-    assert!(!place.path("end").exists(), "it went on without a lease");
-}

@@ -84,6 +84,24 @@ choices! {
         /// Let another host try now.
         Release = "release",
     }
+    /// What becomes of a command whose lease is lost.
+    OnLost {
+        /// It is asked to end, and then killed.
+        Stop = "stop",
+        /// It is killed at once.
+        Kill = "kill",
+        /// It goes on.
+        Ignore = "ignore",
+    }
+    /// What becomes of the processes that a command leaves behind.
+    Descendants {
+        /// The lock is held until they have ended.
+        Wait = "wait",
+        /// The lock is given back.
+        Release = "release",
+        /// They are killed.
+        Kill = "kill",
+    }
     /// How widely a lock must exclude.
     Scope {
         /// All processes of this host.

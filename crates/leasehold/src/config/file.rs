@@ -8,7 +8,7 @@ use leasehold_core::{Code, ConfigError, StoreUrl};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
-use super::choice::{OnBusy, OnFail, OnceAfter, Scope, StoreDown, Wait};
+use super::choice::{Descendants, OnBusy, OnFail, OnLost, OnceAfter, Scope, StoreDown, Wait};
 use super::duration::Written;
 use super::pattern::Pattern;
 use super::said_by;
@@ -75,6 +75,9 @@ pub(super) struct Terms {
     pub(super) overdue: Option<Written>,
     pub(super) on_fail: Option<OnFail>,
     pub(super) only_errors: Option<bool>,
+    pub(super) on_lost: Option<OnLost>,
+    pub(super) descendants: Option<Descendants>,
+    pub(super) at_most: Option<Written>,
 }
 
 /// A rule for all names that match.
@@ -100,6 +103,9 @@ pub(super) struct Rule {
     overdue: Option<Written>,
     on_fail: Option<OnFail>,
     only_errors: Option<bool>,
+    on_lost: Option<OnLost>,
+    descendants: Option<Descendants>,
+    at_most: Option<Written>,
 }
 
 impl Rule {
@@ -122,6 +128,9 @@ impl Rule {
             overdue,
             on_fail,
             only_errors,
+            on_lost,
+            descendants,
+            at_most,
         } = self.clone();
         Terms {
             ttl,
@@ -139,6 +148,9 @@ impl Rule {
             overdue,
             on_fail,
             only_errors,
+            on_lost,
+            descendants,
+            at_most,
         }
     }
 }

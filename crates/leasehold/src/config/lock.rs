@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::choice::{OnBusy, OnFail, OnceAfter, StoreDown, Wait};
+use super::choice::{Descendants, OnBusy, OnFail, OnLost, OnceAfter, StoreDown, Wait};
 use super::file::{File, Rule, Terms};
 use super::{Config, Origin, Setting};
 
@@ -40,6 +40,12 @@ pub struct LockSettings {
     pub on_fail: Option<Setting<OnFail>>,
     /// Whether the output of a command that ends well is thrown away.
     pub only_errors: Option<Setting<bool>>,
+    /// What to do with what runs under the lease when that is lost.
+    pub on_lost: Option<Setting<OnLost>>,
+    /// What to do with what it leaves behind.
+    pub descendants: Option<Setting<Descendants>>,
+    /// How long it may take.
+    pub at_most: Option<Setting<Duration>>,
 }
 
 impl Config {
@@ -104,6 +110,9 @@ impl LockSettings {
             overdue,
             on_fail,
             only_errors,
+            on_lost,
+            descendants,
+            at_most,
         } = weaker;
         take(&mut self.ttl, ttl.map(|ttl| ttl.0), || origin("ttl"));
         take(&mut self.wait, wait, || origin("wait"));
@@ -120,5 +129,8 @@ impl LockSettings {
         take(&mut self.overdue, overdue.map(|overdue| overdue.0), || origin("overdue"));
         take(&mut self.on_fail, on_fail, || origin("on_fail"));
         take(&mut self.only_errors, only_errors, || origin("only_errors"));
+        take(&mut self.on_lost, on_lost, || origin("on_lost"));
+        take(&mut self.descendants, descendants, || origin("descendants"));
+        take(&mut self.at_most, at_most.map(|most| most.0), || origin("at_most"));
     }
 }

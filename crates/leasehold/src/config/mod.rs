@@ -22,7 +22,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use choice::{OnBusy, OnFail, OnceAfter, Scope, StoreDown, Wait};
+pub use choice::{Descendants, OnBusy, OnFail, OnLost, OnceAfter, Scope, StoreDown, Wait};
 pub use duration::{exact, parse_duration};
 use file::File;
 use leasehold_core::{Code, ConfigError};
