@@ -180,7 +180,7 @@ pub(crate) struct RunArgs {
     #[arg(long, help_heading = "How long", value_name = "DUR", value_parser = parse_duration)]
     pub(crate) at_most: Option<Duration>,
     /// Lease lost: TERM, then KILL [default] · KILL now · only warn
-    #[arg(long, help_heading = "When things go wrong", value_name = "stop|kill|ignore", value_parser = OnLost::from_str)]
+    #[arg(long, help_heading = "When things go wrong", value_name = "stop|kill|ignore", hide_short_help = true, value_parser = OnLost::from_str)]
     pub(crate) on_lost: Option<OnLost>,
     /// Time between TERM and KILL, taken from inside the lease [default: 10s, at most a third of ttl]
     #[arg(long, help_heading = "When things go wrong", value_name = "DUR", value_parser = parse_duration)]
@@ -192,7 +192,7 @@ pub(crate) struct RunArgs {
     #[arg(long, hide_short_help = true, help_heading = "When things go wrong", value_name = "reuse|fail", value_parser = Nested::from_str)]
     pub(crate) nested: Option<Nested>,
     /// Processes left behind by the command: hold the lock for them [default] · give it back · kill them
-    #[arg(long, help_heading = "When things go wrong", value_name = "wait|release|kill", value_parser = Descendants::from_str)]
+    #[arg(long, help_heading = "When things go wrong", value_name = "wait|release|kill", hide_short_help = true, value_parser = Descendants::from_str)]
     pub(crate) descendants: Option<Descendants>,
     /// Shown to people who wait or look
     #[arg(long, help_heading = "Output", value_name = "TEXT")]

@@ -93,7 +93,7 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "guard_walks_no_tree",
         "leasehold-cli",
         "command",
-        "guard::check_21_a_command_that_takes_too_long_is_stopped_with_all_its_tree",
+        "guard::check_08_a_killed_run_takes_its_whole_tree_with_it_in_half_a_second",
     ),
 ];
 

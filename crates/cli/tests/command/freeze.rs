@@ -17,8 +17,9 @@ fn stopped(place: &Place, flags: &str) -> (Running, Vec<u32>) {
     until("the command has started", || place.read("up").ends_with('\n'));
     let pid = place.read("up").trim().parse().unwrap();
     shell.type_in("\u{1a}");
-    shell.type_in("echo prompt > prompt\n");
-    until("the shell has its prompt", || place.read("prompt") == "prompt\n");
+    shell.type_until("echo prompt > prompt\n", "the shell has its prompt", || {
+        place.read("prompt") == "prompt\n"
+    });
     (shell, vec![pid])
 }
 
