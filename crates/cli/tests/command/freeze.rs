@@ -8,11 +8,12 @@ use crate::guard::{living, watch};
 use crate::stage::{BINARY, Place, Running, has, until};
 use crate::terminal::on_a_terminal;
 
-/// A shell with job control, in which a command was started and stopped by Ctrl-Z.
+/// A shell with job control, in which a command was started and stopped by Ctrl-Z. The command forks nothing: a
+/// shell that is stopped in the middle of a fork is not seen as stopped.
 fn stopped(place: &Place, flags: &str) -> (Running, Vec<u32>) {
     let mut shell = on_a_terminal(place, "exec bash --norc --noprofile -i");
     shell.type_in(&format!(
-        "{BINARY} run demo {flags} -- sh -c 'echo $$ > up; until [ -e done ]; do sleep 0.05; done; echo end > end'\n"
+        "{BINARY} run demo {flags} -- sh -c 'echo $$ > up; until [ -e done ]; do :; done; echo end > end'\n"
     ));
     until("the command has started", || place.read("up").ends_with('\n'));
     let pid = place.read("up").trim().parse().unwrap();
