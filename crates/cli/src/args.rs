@@ -185,7 +185,7 @@ pub(crate) struct RunArgs {
     /// Time between TERM and KILL, taken from inside the lease [default: 10s, at most a third of ttl]
     #[arg(long, help_heading = "When things go wrong", value_name = "DUR", value_parser = parse_duration)]
     pub(crate) grace: Option<Duration>,
-    /// Store unreachable at the start: exit 69 [default] · exit 0 · run without a lock
+    /// Store down at the start: exit 69 [default] · exit 0 · run anyway
     #[arg(long, help_heading = "When things go wrong", value_name = "fail|skip|run", value_parser = StoreDown::from_str)]
     pub(crate) store_down: Option<StoreDown>,
     /// The same lock is already held by a `run` around this one: reuse its lease [default] · exit 75
