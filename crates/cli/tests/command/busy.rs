@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::stage::{Place, Running, code, stderr, stdout, timed, until};
 
 #[test]
-fn busy_without_a_terminal_is_silent_and_good() {
+fn check_05_busy_without_a_terminal_is_silent_and_good() {
     let place = Place::new();
     let _holder = place.start(&[], "sleep 60");
     let output = place.leasehold(["run", "demo", "--", "touch", "ran"]).output().unwrap();
@@ -19,7 +19,7 @@ fn busy_without_a_terminal_is_silent_and_good() {
 }
 
 #[test]
-fn busy_can_be_a_failure_that_names_the_holder_and_what_to_type() {
+fn check_05_busy_can_be_a_failure_that_names_the_holder_and_what_to_type() {
     let place = Place::new();
     let holder = place.start(&["--note", "job #5512"], "sleep 60");
     let output = place.leasehold(["run", "demo", "--busy", "fail", "--", "touch", "ran"]).output().unwrap();
@@ -63,26 +63,38 @@ fn a_wait_ends_with_the_lease_or_with_its_time() {
 }
 
 #[test]
-fn the_line_is_kept_in_strict_order() {
+fn check_16_twenty_waiters_keep_their_order_and_a_killed_one_costs_at_most_two_seconds() {
     let place = Place::new();
-    let holder = place.start(&[], "while [ ! -e done ]; do sleep 0.05; done");
-    let waiters: Vec<Running> = (0..5)
+    let holder = place.start(&["--ttl", "60s"], "while [ ! -e done ]; do sleep 0.05; done");
+    let mut waiters: Vec<Running> = (0..20)
         .map(|number| {
-            let script = format!("echo {number} >> order");
-            let waiter =
-                Running::of(place.leasehold(["run", "demo", "-w30s", "--fair", "--", "sh", "-c", &script]));
+            let script = format!("echo {number} $(date +%s%3N) >> order");
+            let flags = ["run", "demo", "--ttl", "60s", "-w60s", "--fair", "--", "sh", "-c", &script];
+            let waiter = Running::of(place.leasehold(flags));
             until("it stands in line", || {
                 place.status("demo")["waiters"].as_array().unwrap().len() == number + 1
             });
             waiter
         })
         .collect();
+    let killed = waiters.remove(7);
+    killed.signal("KILL");
+    drop(killed.output());
     place.write("done", "");
     drop(holder.output());
     for waiter in waiters {
         assert_eq!(code(waiter.output().status), 0);
     }
-    assert_eq!(place.read("order"), "0\n1\n2\n3\n4\n");
+    let order = place.read("order");
+    let served: Vec<(usize, i64)> = order
+        .lines()
+        .map(|line| line.split_once(' ').unwrap())
+        .map(|(number, at)| (number.parse().unwrap(), at.parse().unwrap()))
+        .collect();
+    let expected: Vec<usize> = (0..20).filter(|number| *number != 7).collect();
+    assert_eq!(served.iter().map(|(number, _)| *number).collect::<Vec<_>>(), expected);
+    let behind = served[7].1 - served[6].1;
+    assert!(behind < 2000, "the one behind the killed waiter came {behind} ms after the one before");
 }
 
 #[test]

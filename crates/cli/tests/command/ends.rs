@@ -7,7 +7,7 @@ use std::process::Stdio;
 use crate::stage::{Place, Running, code, stderr, stdout};
 
 #[test]
-fn it_ends_like_the_command() {
+fn check_01_it_ends_like_the_command() {
     let place = Place::new();
     for (script, expected) in
         [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -KILL $$", 137), ("kill -TERM $$", 143)]
@@ -20,7 +20,7 @@ fn it_ends_like_the_command() {
 }
 
 #[test]
-fn a_command_that_cannot_be_started_gives_the_lock_back_at_once() {
+fn check_01_a_command_that_cannot_be_started_gives_the_lock_back_at_once() {
     let place = Place::new();
     let plain = place.write("plain", "echo hi\n");
     let orphan = place.write("orphan", "#!/nonexistent/interpreter\n");
@@ -88,7 +88,7 @@ fn tokens_rise_from_run_to_run() {
 }
 
 #[test]
-fn stdin_stdout_and_stderr_are_handed_over_untouched() {
+fn check_02_stdin_stdout_and_stderr_are_handed_over_untouched() {
     let place = Place::new();
     let mut command = place.leasehold(["run", "demo", "--", "sh", "-c", "cat; echo to-stderr >&2"]);
     command.stdin(Stdio::piped());

@@ -115,7 +115,7 @@ fn list_prints_one_line_each_and_knows_patterns() {
 }
 
 #[test]
-fn every_code_and_topic_is_explained() {
+fn check_25_every_code_and_topic_is_explained() {
     let place = Place::bare();
     let index = stdout(&place.leasehold(["explain"]).output().unwrap());
     for code in leasehold::Code::ALL {

@@ -94,11 +94,6 @@ fn what_the_command_says_of_itself_stays_first() {
     }
 }
 
-#[test]
-fn check_12_packets_that_are_dropped() {
-    eprintln!("skipped: a file has no packets that could be dropped; this is for stores behind a network");
-}
-
 /// The lease is lost, and the command is to go on.
 #[test]
 fn a_loss_that_is_to_be_ignored_is_only_told() {

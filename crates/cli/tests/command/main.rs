@@ -5,6 +5,7 @@ mod at_least;
 mod bad_input;
 mod breaking;
 mod busy;
+mod checks;
 mod config;
 mod descendants;
 mod ends;

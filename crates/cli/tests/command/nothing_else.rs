@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::stage::{BINARY, Place, code, has, stdout};
 
 #[test]
-fn an_empty_environment_is_enough() {
+fn check_23_an_empty_environment_is_enough() {
     let place = Place::bare();
     let mut command = place.leasehold(["run", "demo", "-s", &place.store(), "--", "env"]);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", place.path(""));
@@ -17,7 +17,7 @@ fn an_empty_environment_is_enough() {
 }
 
 #[test]
-fn nothing_in_the_current_directory_is_opened() {
+fn check_23_nothing_in_the_current_directory_is_opened() {
     if !has("strace") {
         return;
     }

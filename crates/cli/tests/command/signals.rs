@@ -8,7 +8,7 @@ use crate::stage::{BINARY, Place, Running, code, stderr, timed, until};
 const LINGER: &str = "while :; do sleep 0.05; done";
 
 #[test]
-fn term_lets_the_command_clean_up_and_then_frees_the_lock() {
+fn check_06_term_lets_the_command_clean_up_and_then_frees_the_lock() {
     let place = Place::new();
     let script = format!("trap 'sleep 0.3; echo cleaned > cleaned; exit 4' TERM; {LINGER}");
     let holder = place.start(&["--grace", "10s"], &script);
@@ -54,7 +54,7 @@ fn a_second_signal_kills() {
 }
 
 #[test]
-fn every_signal_is_passed_on_once() {
+fn check_07_every_signal_is_passed_on_once() {
     let place = Place::new();
     let names = ["HUP", "QUIT", "USR1", "USR2", "INT", "WINCH", "CONT"];
     let traps: String = names.iter().map(|name| format!("trap 'echo {name} >> heard' {name}; ")).collect();
@@ -85,18 +85,26 @@ fn what_was_ignored_at_the_start_stays_ignored_and_is_inherited() {
 }
 
 #[test]
-fn signals_end_a_wait_at_once_and_leave_no_place_behind() {
+fn check_15_signals_end_a_wait_at_once_and_leave_no_place_behind() {
     let place = Place::new();
     let _holder = place.start(&[], "sleep 60");
     for (name, expected) in [("TERM", 143), ("HUP", 129), ("INT", 130)] {
-        let waiter = Running::of(place.leasehold(["run", "demo", "-w", "forever", "--", "touch", "ran"]));
-        until("it stands in line", || place.status("demo")["waiters"].as_array().unwrap().len() == 1);
-        let (output, took) = timed(|| {
-            waiter.signal(name);
-            waiter.output()
-        });
-        assert_eq!(code(output.status), expected, "{name}: {output:?}");
-        assert!(took < Duration::from_millis(1000), "{name} took {took:?}");
+        // The bound is promised; who watches may be kept waiting himself, but not three times.
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let waiter = Running::of(place.leasehold(["run", "demo", "-w", "forever", "--", "touch", "ran"]));
+            until("it stands in line", || place.status("demo")["waiters"].as_array().unwrap().len() == 1);
+            let (output, took) = timed(|| {
+                waiter.signal(name);
+                waiter.output()
+            });
+            assert_eq!(code(output.status), expected, "{name}: {output:?}");
+            if took < Duration::from_millis(200) {
+                break;
+            }
+            assert!(tries < 3, "{name} took {took:?}");
+        }
         assert_eq!(place.status("demo")["waiters"].as_array().unwrap().len(), 0, "{name}");
     }
     assert!(!place.path("ran").exists());

@@ -26,7 +26,7 @@ fn a_file_that_is_not_ours_is_left_alone() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_a_failure_unless_asked_otherwise() {
+fn check_14_a_store_that_is_not_there_is_a_failure_unless_asked_otherwise() {
     let place = Place::bare();
     let store = format!("sqlite:{}/none/locks.db", place.path("").display());
     let (output, took) = timed(|| run(&place, &store, &["--timeout", "2s"]));
@@ -53,7 +53,7 @@ fn a_store_that_is_not_there_is_a_failure_unless_asked_otherwise() {
 }
 
 #[test]
-fn a_store_that_does_not_answer_is_told_within_the_timeout() {
+fn check_14_a_store_that_does_not_answer_is_told_within_the_timeout() {
     let place = Place::new();
     let connection = rusqlite::Connection::open(place.path("locks.db")).unwrap();
     connection.execute_batch("BEGIN IMMEDIATE").unwrap();

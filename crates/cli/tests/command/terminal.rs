@@ -53,7 +53,7 @@ fn a_person_is_told_what_is_held_and_what_to_do() {
 }
 
 #[test]
-fn the_command_reads_the_terminal() {
+fn check_02_the_command_reads_the_terminal() {
     if !has("script") {
         return;
     }
@@ -67,7 +67,7 @@ fn the_command_reads_the_terminal() {
 }
 
 #[test]
-fn ctrl_c_reaches_the_command_once_and_its_trap_runs_to_the_end() {
+fn check_02_ctrl_c_reaches_the_command_once_and_its_trap_runs_to_the_end() {
     if !has("script") {
         return;
     }
