@@ -6,6 +6,8 @@ mod harness;
 mod machine;
 mod overhead;
 mod samples;
+mod wrapper_cases;
+mod wrappers;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -52,6 +54,11 @@ const PARTS: &[Part] = &[
         name: "cold",
         about: "From a fresh clone, with an empty cargo home, to the first success",
         run: cold::run,
+    },
+    Part {
+        name: "wrappers",
+        about: "What becomes of lock and command under `flock`, others, and `leasehold run`",
+        run: wrappers::run,
     },
 ];
 

@@ -2,12 +2,13 @@
 
 mod packages;
 mod quiet;
-#[cfg_attr(not(test), expect(dead_code, reason = "no store needs a server yet; the next one starts here"))]
 mod supervisor;
 
 use std::path::{Path, PathBuf};
 
-use packages::{NEEDS, Need, Source};
+pub(crate) use packages::Need;
+use packages::{NEEDS, Source};
+pub(crate) use supervisor::Server;
 
 /// What tests need beside the toolchain, as far as it could be had.
 #[derive(Debug, Default)]
@@ -18,14 +19,19 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// Looks for everything in the table, and gets what is not there. All packages come before any server: to
-    /// upgrade a package under a running server would break it half-way.
+    /// Looks for everything that tests need, and gets what is not there.
     pub(crate) fn provide(target: &Path) -> Self {
+        Self::these(NEEDS, target)
+    }
+
+    /// Looks for these, and gets what is not there. All packages come before any server: to upgrade a package
+    /// under a running server would break it half-way.
+    pub(crate) fn these(needs: &[Need], target: &Path) -> Self {
         let unpacked = target.join("servers").join("packages");
         let bin = unpacked.join("usr").join("bin");
         let mut tools = Self::default();
         let is_there = |need: &Need| packages::on_path(need.tool) || bin.join(need.tool).is_file();
-        let absent: Vec<&Need> = NEEDS.iter().filter(|need| !is_there(need)).collect();
+        let absent: Vec<&Need> = needs.iter().filter(|need| !is_there(need)).collect();
         if !absent.is_empty() {
             let source = Source::of_this_machine();
             if let Err(error) = source.get(&absent, &unpacked) {

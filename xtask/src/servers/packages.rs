@@ -8,10 +8,10 @@ use crate::Result;
 
 /// A tool that tests use, the Debian package that brings it, and what for.
 #[derive(Debug)]
-pub(super) struct Need {
-    pub(super) tool: &'static str,
-    pub(super) package: &'static str,
-    pub(super) uses: &'static str,
+pub(crate) struct Need {
+    pub(crate) tool: &'static str,
+    pub(crate) package: &'static str,
+    pub(crate) uses: &'static str,
 }
 
 /// All that tests need today. A store with a server adds its packages here.
