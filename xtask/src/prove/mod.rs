@@ -5,6 +5,7 @@ mod conformance;
 mod harness;
 mod machine;
 mod overhead;
+mod points;
 mod samples;
 mod wrapper_cases;
 mod wrappers;
@@ -49,6 +50,11 @@ const PARTS: &[Part] = &[
         name: "overhead",
         about: "What `leasehold run` adds to a command, in time and memory",
         run: overhead::run,
+    },
+    Part {
+        name: "points",
+        about: "`run` and its guard are killed at many moments: nobody enters while their command lives",
+        run: points::run,
     },
     Part {
         name: "cold",

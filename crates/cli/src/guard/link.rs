@@ -8,8 +8,9 @@ use std::os::unix::net::UnixStream;
 use leasehold::BootTime;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    SendFlags, recvmsg, sendmsg, sockopt::socket_peercred,
 };
+use rustix::process::Pid;
 
 use super::frame::HEAD;
 
@@ -142,6 +143,11 @@ impl Link {
         Self(stream)
     }
 
+    /// The process that made the pair: `run`, also when it is dead.
+    pub(super) fn maker(&self) -> Option<Pid> {
+        socket_peercred(&self.0).ok().map(|credentials| credentials.pid)
+    }
+
     /// A second one, for the child that becomes the command.
     pub(super) fn again(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
@@ -255,5 +261,11 @@ mod tests {
         assert!(matches!(next_news(&mut bytes), Heard::More));
         drop(ours);
         assert!(link.order().unwrap().is_none());
+    }
+
+    #[test]
+    fn the_maker_of_a_link_is_run_and_not_whoever_adopts_orphans() {
+        let (_ours, theirs) = UnixStream::pair().unwrap();
+        assert_eq!(Link::new(theirs).maker(), Some(rustix::process::getpid()));
     }
 }

@@ -113,7 +113,8 @@ enum Then {
 
 impl Guard {
     fn new(link: Link, words: Vec<OsString>) -> io::Result<Self> {
-        let run = getppid();
+        // Not our parent: if `run` is dead already, that is whoever adopts orphans, and all below it are strangers.
+        let run = link.maker();
         rustix::process::set_child_subreaper(Some(getpid()))?;
         // What `ps` shows; without it, it would be called `exe`.
         let _ = rustix::thread::set_name(c"leasehold-guard");
@@ -335,8 +336,9 @@ impl Guard {
             }
             return;
         }
-        let roots = self.roots();
         for round in 0_u32.. {
+            // Anew each time: `run` may die meanwhile.
+            let roots = self.roots();
             if let Some(shelter) = &self.shelter {
                 shelter.kill();
             }

@@ -18,6 +18,7 @@ mod nothing_else;
 mod once;
 mod overdue;
 mod pause;
+mod points;
 mod report;
 mod scripts;
 mod signals;

@@ -1,0 +1,17 @@
+//! The proof `points`: `run` and its guard are killed at many more moments than the usual tests have time for.
+
+use std::process::Command;
+
+use super::Proof;
+use crate::Result;
+
+const TEST: &str = "points::no_child_without_a_lease_wherever_run_and_guard_are_killed";
+
+pub(super) fn run(proof: &mut Proof) -> Result<bool> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--quiet", "-p", "leasehold-cli", "--test", "command", "--", "--exact", TEST]);
+    // A test that passes is heard, too: it says where its kills fell.
+    command.arg("--nocapture");
+    command.env("LEASEHOLD_PROVE", "1").env("LEASEHOLD_SEED", proof.seed.to_string());
+    proof.run(&mut command)
+}
