@@ -17,7 +17,8 @@ const LONGEST: Duration = Duration::from_secs(6);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What the scripts have in common. `hold` becomes the wrapper that waits and then runs a command, `attempt` one that
-/// gives up soon; both are defined for each wrapper.
+/// gives up soon, `limited` one that waits and bounds the command by its own means, if it has any; all three are defined
+/// for each wrapper.
 const COMMON: &str = r#"
 say() { echo "$*" >&3; exit 0; }
 alive() { grep -qs ') [^ZX] ' "/proc/$1/stat"; }
@@ -51,8 +52,6 @@ judge() {
 pub(super) struct Case {
     pub(super) question: &'static str,
     script: &'static str,
-    /// Whether `leasehold run` must hold here.
-    pub(super) ours: bool,
 }
 
 /// All cases. The ttl, where there is one, is 2 s.
@@ -61,13 +60,11 @@ pub(super) const CASES: &[Case] = &[
         question: "SIGKILL of the wrapper: nobody gets in beside the command",
         script: "hold sh -c 'echo $$ >pid; exec sleep 30' & first=$!
             started; second & kill -KILL $first; judge 'the command'",
-        ours: true,
     },
     Case {
         question: "SIGSTOP of the wrapper beyond the ttl: nobody gets in beside the command",
         script: "hold sh -c 'echo $$ >pid; exec sleep 30' & first=$!
             started; second & kill -STOP $first; judge 'the command'",
-        ours: true,
     },
     Case {
         question: "SIGTERM to the wrapper: the command gets it, and the lock is free only after its end",
@@ -82,25 +79,21 @@ pub(super) const CASES: &[Case] = &[
                 -) say 'fails the command did not get it; it went on, and the lock with it' ;;
                 *) say 'fails the command ended without a chance to clean up' ;;
             esac"#,
-        ours: true,
     },
     Case {
         question: "A background child outlives the command: nobody gets in beside it",
         script: "hold sh -c 'setsid sleep 30 </dev/null >/dev/null 2>&1 & echo $! >pid; sleep 0.2' & first=$!
             started; second & judge 'the child'",
-        ours: true,
     },
     Case {
         question: "The command's exit code 7 comes through",
         script: "(hold sh -c 'exit 7'); code=$?
             [ $code = 7 ] && say 'holds exit code 7'; say \"fails exit code $code\"",
-        ours: true,
     },
     Case {
         question: "A killed command gives 137",
         script: "(hold sh -c 'kill -KILL $$'); code=$?
             [ $code = 137 ] && say 'holds exit code 137'; say \"fails exit code $code\"",
-        ours: true,
     },
     Case {
         question: "Busy: the second says who has it",
@@ -109,7 +102,6 @@ pub(super) const CASES: &[Case] = &[
             grep -qwE "$first|$(cat pid)" said && say 'holds it names the process that has it'
             [ -s said ] && say "fails it says: $(tail -n 1 said)"
             say 'fails it says nothing'"#,
-        ours: true,
     },
     Case {
         question: "The command sees a fencing token that rises",
@@ -127,14 +119,12 @@ pub(super) const CASES: &[Case] = &[
                 -) say 'fails it gives variables, none of which rises' ;;
                 *) say "holds $given" ;;
             esac"#,
-        ours: true,
     },
     Case {
         question: "A hung command is ended by a limit of the wrapper",
-        script: "hold sh -c 'echo $$ >pid; exec sleep 30' & first=$!
+        script: "limited sh -c 'echo $$ >pid; exec sleep 30' & first=$!
             started; second & seen second 30 && judge 'the command'
             say 'fails it had no end within 3 s'",
-        ours: false,
     },
 ];
 
