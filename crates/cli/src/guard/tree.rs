@@ -11,6 +11,8 @@ use rustix::process::{
 
 /// More rounds than a tree that forks as fast as it can survives: each round stops what it finds.
 const ROUNDS: usize = 100;
+/// From this walk on, what is found is stopped before it is killed.
+const GROWS_ON: usize = 4;
 /// So many names are told.
 const NAMES: usize = 3;
 
@@ -152,27 +154,29 @@ impl Roots {
         }
     }
 
-    /// Stops all, until nothing new is found, and then kills them; so no child is born behind our back. Tells how
-    /// many there were.
+    /// Kills all that is found, until nothing new is. If something new is found again and again, those of one walk are
+    /// all stopped before the first of them is killed, so none is born again by another. Tells how many there were.
     pub(super) fn kill(self) -> usize {
         let mut targets: Vec<Target> = Vec::new();
         let mut held: Vec<Target> = Vec::new();
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let living = self.living();
             // What was held since the last walk and is found again by this one was not a stranger when it was
             // held: a number that was given away meanwhile would not be in the tree.
-            for target in held.drain(..).filter(|target| living.contains(&target.number())) {
-                target.send(Signal::STOP);
-                targets.push(target);
+            let confirmed: Vec<Target> =
+                held.drain(..).filter(|target| living.contains(&target.number())).collect();
+            // A guard that is killed between STOP and KILL leaves a tree that is stopped, and a lock that is held, for
+            // ever; so only a tree that goes on growing is stopped first.
+            if round >= GROWS_ON {
+                confirmed.iter().for_each(|target| target.send(Signal::STOP));
             }
+            confirmed.iter().for_each(|target| target.send(Signal::KILL));
+            targets.extend(confirmed);
             let known: HashSet<i32> = targets.iter().map(Target::number).collect();
             held.extend(living.into_iter().filter(|pid| !known.contains(pid)).filter_map(Target::hold));
             if held.is_empty() {
                 break;
             }
-        }
-        for target in &targets {
-            target.send(Signal::KILL);
         }
         targets.len()
     }

@@ -268,18 +268,22 @@ fn strike(point: Point) -> Result<Phase, String> {
     let mut waiter = waiter.unwrap_or_else(next);
     let waited = Clock::system();
     let start = waited.now();
+    let mut stuck = Vec::new();
     until("the next one has been in", || {
-        // A guard that is killed between stopping a tree and killing it leaves it stopped, and the lock held: safe,
-        // but for ever. Said, and helped on, so that the rest is seen.
+        // A guard that stopped a tree and was killed before it killed it would leave it stopped, and the lock held:
+        // safe, but for ever. Helped on, so that the rest is seen, and said in the end.
         if matches!(point.victim, Victim::Both) && waited.now().since(start) > STUCK {
             for pid in inhabitants(&place).into_iter().filter(|pid| is_stopped(*pid)) {
-                println!("left stopped, with the lock held: {pid}, {point:?}");
+                stuck.push(pid);
                 let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::CONT);
             }
         }
         !waiter.is_running()
     });
     let output = waiter.output();
+    if !stuck.is_empty() {
+        return Err(format!("{point:?}, {phase:?}: left stopped, with the lock held: {stuck:?}"));
+    }
     let wrong = place.read("wrong");
     if code(output.status) != 0 || !wrong.is_empty() {
         return Err(format!("{point:?}, {phase:?}: {wrong:?}, {output:?}"));
