@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use leasehold::config::{
-    Config, Descendants, LockSettings, OnBusy, OnLost, Origin, Setting, StoreChoice, StoreDown, Wait, exact,
+    Config, DEFAULT_TTL, Descendants, LockSettings, OnBusy, OnLost, Origin, Setting, StoreChoice, StoreDown,
+    Wait, exact,
 };
 use leasehold::{Busy, Code, LockName, Note};
 
@@ -16,8 +17,6 @@ use crate::{exit, human, settings, timetable, waiting};
 
 /// The shortest lease that a command can be stopped inside of.
 pub(crate) const LEAST_TTL: Duration = Duration::from_secs(1);
-/// The ttl unless another is asked for.
-const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
 /// What reads the line of `-c`.
 const SHELL: &str = "/bin/sh";

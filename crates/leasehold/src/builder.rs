@@ -6,10 +6,11 @@ use std::time::Duration;
 use leasehold_core::{Clock, MemoryStore, Owner, Result, Store, StoreUrl};
 
 use crate::client::{Client, Leasehold};
+use crate::config::DEFAULT_TIMEOUT;
 use crate::engine::{self, Settings};
 use crate::event::Observer;
 use crate::open::{self, Opened};
-use crate::{janitor, owner, terms};
+use crate::{janitor, owner};
 
 /// Opens a client with other than the defaults.
 #[derive(Debug, Default)]
@@ -127,7 +128,7 @@ impl Builder {
         if let Some(program) = program {
             owner.program = program;
         }
-        let (clock, timeout) = (clock.unwrap_or_default(), timeout.unwrap_or(terms::DEFAULT_TIMEOUT));
+        let (clock, timeout) = (clock.unwrap_or_default(), timeout.unwrap_or(DEFAULT_TIMEOUT));
         (namespace.into(), Settings { clock, owner, timeout, observers })
     }
 }

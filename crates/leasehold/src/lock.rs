@@ -10,7 +10,7 @@ use leasehold_core::{Busy, ConfigError, Error, LockName, NameError, Note, NoteEr
 
 use crate::acquire::Acquire;
 use crate::client::Client;
-use crate::config::Config;
+use crate::config::{Config, DEFAULT_TTL};
 use crate::lease::Lease;
 use crate::terms::{self, Terms};
 
@@ -50,7 +50,7 @@ pub enum Outcome<T> {
 
 impl Lock {
     pub(crate) fn new(client: Arc<Client>, name: Result<LockName, NameError>) -> Self {
-        let ttl = terms::DEFAULT_TTL;
+        let ttl = DEFAULT_TTL;
         Self {
             client,
             name,
@@ -74,6 +74,10 @@ impl Lock {
         self.fair = settings.fair.is_some_and(|fair| fair.value);
         if let Some(note) = settings.note {
             self.note = Note::parse(&note.value);
+        }
+        // Before the stores are read, passwords and all: this stands in the path of every lock.
+        if !config.names_a_store_for(typed) {
+            return self;
         }
         self.refused = match (config.store(None), config.store(Some(typed))) {
             (Ok(usual), Ok(wanted)) if usual.url != wanted.url => {

@@ -4,10 +4,6 @@ use std::time::Duration;
 
 use leasehold_core::{BootTime, LockName, Note, Share, Turn};
 
-/// How long a store keeps a lease without a renewal, unless asked otherwise.
-pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);
-/// The longest silence to accept from a store, unless asked otherwise.
-pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Given up besides one percent of the ttl: the grain of clocks and timers.
 const GRAIN: Duration = Duration::from_millis(2);
 

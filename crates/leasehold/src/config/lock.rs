@@ -6,6 +6,9 @@ use super::choice::{Descendants, OnBusy, OnFail, OnLost, OnceAfter, StoreDown, W
 use super::file::{File, Rule, Terms};
 use super::{Config, Origin, Setting};
 
+/// How long a store keeps a lease without a renewal unless something else was said.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
 /// What the files say of one name; `None` where they say nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -26,7 +26,7 @@ pub use choice::{Descendants, OnBusy, OnFail, OnLost, OnceAfter, Scope, StoreDow
 pub use duration::{exact, parse_duration};
 use file::File;
 use leasehold_core::{Code, ConfigError};
-pub use lock::LockSettings;
+pub use lock::{DEFAULT_TTL, LockSettings};
 pub use origin::{Origin, Setting};
 pub use pattern::Pattern;
 pub use places::default_database;

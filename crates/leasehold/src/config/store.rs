@@ -82,6 +82,11 @@ impl Config {
         Ok(())
     }
 
+    /// Whether a rule chooses for this name what nobody chose for all; asks no file.
+    pub(crate) fn names_a_store_for(&self, name: &str) -> bool {
+        self.store_text(Some(name)).value != self.store_text(None).value
+    }
+
     fn store_text(&self, name: Option<&str>) -> Setting<String> {
         let found = self.first(|flags| flags.store.clone(), ("--store", "LEASEHOLD_STORE"), |_| None);
         if let Some(found) = found("store") {
