@@ -205,7 +205,7 @@ impl Child {
                     return self.has_ended(ExitStatus::from_raw(status), by_guard, left, names);
                 }
                 Some(guard::News::Gone) => self.gone = true,
-                Some(guard::News::Sheltered(path)) => self.shelter = Some(path),
+                Some(guard::News::Sheltered(path)) => self.shelter = Some(path).filter(|path| !path.is_empty()),
                 Some(
                     guard::News::Ready { .. }
                     | guard::News::Started
@@ -237,7 +237,7 @@ impl Child {
             shelter: self.shelter.clone(),
         };
         let life = self.life.as_ref().map(|life| life.as_fd());
-        let guard = Guard::replace().and_then(|guard| guard.order(&order, life).map(|()| guard));
+        let guard = Guard::replace(&order, life);
         self.guard = Some(guard.map_err(|error| error.to_string())?);
         Ok(if self.shelter.is_some() { Reach::Tree } else { Reach::Group })
     }

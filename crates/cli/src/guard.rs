@@ -35,6 +35,14 @@ pub(crate) const SIGNALLED: i32 = libc::ECANCELED;
 /// The same, for a child whose `run` is gone.
 const CANNOT_GO: i32 = libc::EOWNERDEAD;
 
+/// What a guard is started for.
+enum Role<'a> {
+    /// A command that it will start itself.
+    Starts(&'a [OsString]),
+    /// A command that another guard has started: the order that tells of it, and what keeps the lease.
+    Attaches(&'a Order, Option<BorrowedFd<'a>>),
+}
+
 /// A guard and the link to it.
 #[derive(Debug)]
 pub(crate) struct Guard {
@@ -46,15 +54,16 @@ pub(crate) struct Guard {
 impl Guard {
     /// Starts a guard for a command that it will start itself.
     pub(crate) fn start(command: &[OsString]) -> io::Result<Self> {
-        Self::spawn(command, false)
+        Self::spawn(Role::Starts(command))
     }
 
-    /// Starts a guard for a command whose guard was killed. What that one knew of the tree is lost.
-    pub(crate) fn replace() -> io::Result<Self> {
-        Self::spawn(&[], true)
+    /// Starts a guard for a command whose guard was killed, with its first order. What that one knew of the tree is
+    /// lost.
+    pub(crate) fn replace(order: &Order, life: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+        Self::spawn(Role::Attaches(order, life))
     }
 
-    fn spawn(words: &[OsString], nothing_to_pass_on: bool) -> io::Result<Self> {
+    fn spawn(role: Role<'_>) -> io::Result<Self> {
         // Whatever the guard adopts is ours when the guard is killed.
         rustix::process::set_child_subreaper(Some(getpid()))?;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
@@ -63,10 +72,15 @@ impl Guard {
         let mut guard = Command::new("/proc/self/exe");
         // What is sent to our group, such as the KILL of an impatient script, must not end the guard with us.
         guard.arg0("leasehold").arg(FLAG).arg(theirs.as_raw_fd().to_string()).process_group(0);
-        if nothing_to_pass_on {
-            guard.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        } else {
-            guard.arg("--").args(words);
+        match role {
+            Role::Starts(command) => {
+                guard.arg("--").args(command);
+            }
+            Role::Attaches(order, life) => {
+                guard.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                // Before it is there: should we be killed the moment it is, it still knows what to kill.
+                link::send_order(&ours, order, life)?;
+            }
         }
         // Nothing else of this process is started now, so nothing else inherits it.
         rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;

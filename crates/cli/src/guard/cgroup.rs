@@ -14,24 +14,8 @@ use super::tree::{self, Roots};
 pub(super) struct Shelter(PathBuf);
 
 impl Shelter {
-    /// Makes one for all that there is of the command. What cannot be moved there is found by walking.
-    pub(super) fn around(roots: Roots) -> Option<Self> {
-        let shelter = Self::build()?;
-        let mut known = HashSet::new();
-        loop {
-            let new: Vec<i32> = roots.living().into_iter().filter(|pid| known.insert(*pid)).collect();
-            if new.is_empty() {
-                return Some(shelter);
-            }
-            if !new.into_iter().all(|pid| shelter.take_in(pid) || !tree::lives(pid)) {
-                shelter.dissolve();
-                return None;
-            }
-        }
-    }
-
     /// Makes one, where that is allowed.
-    fn build() -> Option<Self> {
+    pub(super) fn build() -> Option<Self> {
         let own = own_cgroup()?;
         let path = own.join(format!("leasehold-{}", getpid().as_raw_nonzero()));
         fs::create_dir(&path).ok()?;
@@ -42,6 +26,22 @@ impl Shelter {
         }
         shelter.dissolve();
         None
+    }
+
+    /// Takes in all that there is of the command; what cannot be moved here is found by walking, and then there is
+    /// none.
+    pub(super) fn take_in_all(self, roots: Roots) -> Option<Self> {
+        let mut known = HashSet::new();
+        loop {
+            let new: Vec<i32> = roots.living().into_iter().filter(|pid| known.insert(*pid)).collect();
+            if new.is_empty() {
+                return Some(self);
+            }
+            if !new.into_iter().all(|pid| self.take_in(pid) || !tree::lives(pid)) {
+                self.dissolve();
+                return None;
+            }
+        }
     }
 
     /// One that a guard before us made.

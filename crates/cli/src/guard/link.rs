@@ -82,7 +82,7 @@ pub(crate) enum News {
     Failed(i32),
     /// The command was stopped, as by Ctrl-Z.
     Stopped,
-    /// The command has a cgroup of its own from here on.
+    /// The command gets a cgroup of its own, this one; without a path, it has none after all.
     Sheltered(String),
     Ended {
         /// As `waitpid` would tell it.

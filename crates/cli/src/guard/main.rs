@@ -289,10 +289,7 @@ impl Guard {
         let now = self.clock.now();
         if self.settled.is_some_and(|at| now >= at) {
             self.settled = None;
-            self.shelter = if self.done { None } else { Shelter::around(Roots::own()) };
-            if let Some(path) = self.shelter.as_ref().and_then(Shelter::path) {
-                let _ = self.link.tell(&News::Sheltered(path.to_owned()));
-            }
+            self.shelter = if self.done { None } else { self.build_shelter() };
         }
         if let (Some(carried), Some(Deadline { term, kill })) = (&self.carried, self.deadline) {
             let grace = term.map_or(Duration::ZERO, |term| kill.since(term));
@@ -318,6 +315,18 @@ impl Guard {
             }
         }
         Then::GoOn
+    }
+
+    /// `run` hears of it before anything is in it: a guard that comes after us must know what to kill and take away.
+    fn build_shelter(&self) -> Option<Shelter> {
+        let shelter = Shelter::build()?;
+        let tell = |path: Option<&str>| self.link.tell(&News::Sheltered(path.unwrap_or_default().to_owned()));
+        let _ = tell(shelter.path());
+        let sheltered = shelter.take_in_all(Roots::own());
+        if sheltered.is_none() {
+            let _ = tell(None);
+        }
+        sheltered
     }
 
     /// Lets others in although `run` is frozen and so has the life open: the lock on it is of the file as we
