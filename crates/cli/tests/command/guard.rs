@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::Clock;
 
-use crate::stage::{Place, Running, code, signal, stderr, timed, until};
+use crate::stage::{Place, Running, code, signal, stderr, stdout, timed, until};
 
 /// A command with a child, a grandchild that left its session, and one that was orphaned by a double fork. Each
 /// writes its number into `tree` first.
@@ -198,6 +198,8 @@ fn check_21_a_command_that_takes_too_long_is_stopped_with_all_its_tree() {
     assert_eq!(place.read("heard"), "term\n");
     assert!(living(&tree).is_empty());
     assert!(place.is_free("demo"));
+    let status = place.leasehold(["status", "demo"]).output().unwrap();
+    assert!(stdout(&status).contains("recent   AT-MOST 2."), "{status:?}");
 }
 
 #[test]
