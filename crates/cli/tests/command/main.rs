@@ -25,4 +25,5 @@ mod signals;
 mod sock;
 mod stage;
 mod store_trouble;
+mod strangers;
 mod terminal;
