@@ -6,6 +6,7 @@ mod bad_input;
 mod breaking;
 mod busy;
 mod checks;
+mod clocks;
 mod config;
 mod descendants;
 mod ends;
