@@ -224,7 +224,7 @@ impl Guard {
                 Order::Signal(number) => {
                     // `run` may not have heard yet that the command has ended, and its group is all that it reached.
                     self.look_at_children();
-                    let over = self.guarded.is_some_and(|guarded| guarded.ended || guarded.attached);
+                    let over = self.guarded.is_some_and(|guarded| guarded.ended);
                     if let Some(signal) = Signal::from_named_raw(number).filter(|_| over) {
                         self.roots().signal(signal);
                     }
