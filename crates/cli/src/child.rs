@@ -205,7 +205,9 @@ impl Child {
                     return self.has_ended(ExitStatus::from_raw(status), by_guard, left, names);
                 }
                 Some(guard::News::Gone) => self.gone = true,
-                Some(guard::News::Sheltered(path)) => self.shelter = Some(path).filter(|path| !path.is_empty()),
+                Some(guard::News::Sheltered(path)) => {
+                    self.shelter = Some(path).filter(|path| !path.is_empty())
+                }
                 Some(
                     guard::News::Ready { .. }
                     | guard::News::Started

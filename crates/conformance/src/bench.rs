@@ -132,6 +132,7 @@ impl Bench {
             ttl: self.long(),
             note: Note::NONE,
             anchored: false,
+            aftermath: leasehold_core::Aftermath::NONE,
             tokens: 1,
             seen: None,
             proposed: None,

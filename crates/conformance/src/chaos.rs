@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::{
     Capabilities, Claim, ClaimId, Clock, Cursor, Leave, Ledger, LockName, Op, Release, Renew, Renewal,
-    Result, Snapshot, Standing, Store, StoreError, StoreErrorKind,
+    Result, Snapshot, Standing, Store, StoreError, StoreErrorKind, Together,
 };
 
 /// What befalls one call.
@@ -141,6 +141,10 @@ impl Store for Chaos {
 
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
         self.call(Op::Claim, self.inner.claim(claim)).await
+    }
+
+    async fn claim_all(&self, claims: &[Claim]) -> Result<Together> {
+        self.call(Op::Claim, self.inner.claim_all(claims)).await
     }
 
     async fn changed(&self, name: &LockName, since: &Cursor) -> Result<()> {

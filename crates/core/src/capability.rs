@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::{Claim, Result, Share, Turn, Unsupported};
+use crate::{Aftermath, Claim, Result, Share, Turn, Unsupported};
 
 /// How good the fencing tokens are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -96,6 +96,12 @@ pub struct Capabilities {
     pub wake: Wake,
     /// Whether a release may leave the name shut.
     pub closing: bool,
+    /// Whether several names can be claimed in one step ([`Store::claim_all`](crate::Store::claim_all)).
+    pub together: bool,
+    /// Whether a lease may change how much it takes: a reader becomes the writer, a writer a reader.
+    pub reshaping: bool,
+    /// Whether a lease that ends uncleanly may leave the name shut ([`Aftermath`]).
+    pub aftermath: bool,
     /// How widely the locks exclude.
     pub reach: Reach,
     /// Which ttl may be asked for.
@@ -109,7 +115,7 @@ impl Capabilities {
     ///
     /// Says what the store cannot do.
     pub fn check(&self, claim: &Claim) -> Result<()> {
-        let Self { minting, shares, queueing, ttl, .. } = self;
+        let Self { minting, shares, queueing, ttl, aftermath, .. } = self;
         let cannot = |what: &str| Err(Unsupported::new(what).into());
         if *shares == Shares::Exclusive && claim.share != Share::EXCLUSIVE {
             return cannot("shared locks and permits");
@@ -119,6 +125,9 @@ impl Capabilities {
         }
         if *minting == Minting::Revision && claim.proposed.is_some() {
             return cannot("proposed tokens");
+        }
+        if !aftermath && claim.aftermath != Aftermath::NONE {
+            return cannot("keeping a name shut after a lease that ended uncleanly");
         }
         if !ttl.contains(&claim.ttl) {
             let (low, high) = (ttl.start(), ttl.end());

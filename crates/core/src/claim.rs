@@ -141,6 +141,24 @@ pub enum Turn {
     Fifo,
 }
 
+/// How long a name stays shut after a lease that ended *uncleanly*: it ran out, or its holder died. A release,
+/// also one by somebody else, is clean.
+///
+/// Whoever was paused and wakes up may still write; the *lock-delay* of Chubby gives such writes the time to arrive
+/// before the next holder starts, where what is written to cannot check tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Aftermath {
+    /// From the end of the lease.
+    pub delay: Duration,
+    /// From the grant: what runs at most so often does so also when a run dies.
+    pub at_least: Duration,
+}
+
+impl Aftermath {
+    /// The name is free at once.
+    pub const NONE: Self = Self { delay: Duration::ZERO, at_least: Duration::ZERO };
+}
+
 /// One request by one owner for a share of a name.
 ///
 /// Stating a claim again with the same id is the same claim: a lost reply is cured by asking again.
@@ -163,6 +181,8 @@ pub struct Claim {
     /// Whether the lease is to outlast its ttl for as long as something of the holder surely lives: a store that is
     /// told by the kernel ([`Store::anchor`](crate::Store::anchor)) then keeps it. Other stores take no notice.
     pub anchored: bool,
+    /// What is left behind should the lease end without being given back.
+    pub aftermath: Aftermath,
     /// How many tokens to reserve, at least 1: a run of them lets a process hand the lease on between its own
     /// tasks, each with its own higher token. A store may grant fewer.
     pub tokens: u32,

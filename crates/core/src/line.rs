@@ -7,15 +7,18 @@
 
 mod claims;
 mod looks;
+mod reshaping;
+mod together;
 mod tombstones;
 mod waits;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BootTime, ClaimId, Note, Owner, ServerTime, Share, Token, Turn};
+use crate::{Aftermath, BootTime, ClaimId, Note, Owner, ServerTime, Share, Token, Turn};
 
 pub use claims::Overruled;
+pub use together::Joint;
 pub use tombstones::Tombstones;
 pub use waits::{Ruling, Watch};
 
@@ -49,10 +52,14 @@ pub struct Member {
     pub owner: Owner,
     /// How much it takes.
     pub share: Share,
+    /// How much it wants instead, if it holds and waits for more.
+    pub wanted: Option<Share>,
     /// How it takes its turn.
     pub turn: Turn,
     /// The ttl it asked for.
     pub ttl: Duration,
+    /// What is left behind should it end uncleanly.
+    pub aftermath: Aftermath,
     /// What its owner wants others to read.
     pub note: Note,
     /// Its place: lower is earlier.
@@ -69,6 +76,15 @@ pub struct Member {
     pub anchored: bool,
     /// Whatever the store knows the living process behind it by.
     pub life: Option<Arc<str>>,
+}
+
+impl Member {
+    /// How much others must leave to it: while it waits for more, as much as it wants, or newcomers would keep it
+    /// waiting for ever.
+    #[must_use]
+    pub fn claims(&self) -> Share {
+        self.wanted.unwrap_or(self.share)
+    }
 }
 
 /// What a member that holds got.
@@ -99,6 +115,13 @@ pub struct Shut {
     pub note: Note,
 }
 
+impl Shut {
+    /// What keeps the name shut for longer: a second closing never opens early what a first one shut.
+    fn longer(self, other: Self) -> Self {
+        if other.until > self.until { other } else { self }
+    }
+}
+
 /// The line of claims for one name, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Line {
@@ -122,6 +145,7 @@ impl Line {
     /// Drops what has run out, and whose process `is_dead`. Every other step starts with this one.
     pub fn sweep(&mut self, now: BootTime, is_dead: impl Fn(&Member) -> bool) {
         let mut ended = Vec::new();
+        let mut left = Vec::new();
         let lapses = !crate::fault!("place_never_lapses");
         self.members.retain(|member| {
             let out = member.until <= now && (member.held.is_some() || lapses);
@@ -129,6 +153,7 @@ impl Line {
             if goes && member.held.is_some() {
                 // Long enough for a claimant that retries within its ttl to hear that the id is spent.
                 ended.push((member.id, member.ttl + TOMBSTONE_LIFE));
+                left.extend(member.aftermath(member.until.min(now)));
             }
             if goes {
                 self.version += 1;
@@ -137,6 +162,11 @@ impl Line {
         });
         for (id, life) in ended {
             self.bury(now, id, life);
+        }
+        left.retain(|shut| shut.until > now && !crate::fault!("no_aftermath"));
+        if !left.is_empty() {
+            self.shut = self.shut.take().into_iter().chain(left).reduce(Shut::longer);
+            self.version += 1;
         }
         if self.shut.as_ref().is_some_and(|shut| shut.until <= now) {
             self.shut = None;

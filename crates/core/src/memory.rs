@@ -11,9 +11,10 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use crate::{
-    BootTime, Capabilities, Claim, ClaimId, Clock, Counter, Cursor, Expiry, Fencing, Leave, Ledger, Line,
-    LockName, Mark, MarkKind, MarkOutcome, Minting, Moment, Queueing, Reach, Record, RecordId, Release,
-    Renew, Renewal, Result, Ruling, ServerTime, Shares, Snapshot, Standing, State, Store, Wake, Watch,
+    BootTime, Capabilities, Claim, ClaimId, Clock, Counter, Cursor, Expiry, Fencing, Joint, Leave, Ledger,
+    Line, LockName, Mark, MarkKind, MarkOutcome, Minting, Moment, Queueing, Reach, Record, RecordId, Release,
+    Renew, Renewal, Result, Ruling, ServerTime, Shares, Snapshot, Standing, State, Store, Together, Wake,
+    Watch,
 };
 
 /// After so many steps all lines are swept, so that names nobody asks for again do not pile up.
@@ -136,6 +137,9 @@ impl Store for MemoryStore {
             expiry: Expiry::PerClaim,
             wake: Wake::Push,
             closing: true,
+            together: true,
+            reshaping: true,
+            aftermath: true,
             reach: Reach::Process,
             ttl: Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60),
         }
@@ -147,6 +151,46 @@ impl Store for MemoryStore {
             let state: State = state.map_err(|overruled| overruled.into_error("memory:", claim))?;
             Ok(Standing { state, cursor: line.watch(claim.id).cursor(), server_time: Some(at.wall) })
         })
+    }
+
+    async fn claim_all(&self, claims: &[Claim]) -> Result<Together> {
+        let at = self.moment();
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        let mut pairs: Vec<(Line, &Claim)> = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let slot = inner.lines.entry(claim.name.clone()).or_insert_with(|| Slot::new(inner.forgotten));
+            let mut line = slot.line.clone();
+            line.sweep(at.boot, |_| false);
+            pairs.push((line, claim));
+        }
+        let joint = Line::claim_all(at, &mut pairs, &mut inner.counter, None);
+        for (line, claim) in pairs {
+            let Some(slot) = inner.lines.get_mut(&claim.name) else { continue };
+            if slot.line.version != line.version {
+                slot.moved.notify_waiters();
+            }
+            slot.line = line;
+            if slot.is_idle() {
+                inner.forgotten = inner.forgotten.max(slot.line.version);
+                inner.lines.remove(&claim.name);
+            }
+        }
+        let standing = |claim: &Claim, state| {
+            let line = inner.lines.get(&claim.name).map(|slot| &slot.line);
+            let cursor = line.map_or(Watch::Any(inner.forgotten), |line| line.watch(claim.id)).cursor();
+            Standing { state, cursor, server_time: Some(at.wall) }
+        };
+        match joint {
+            Ok(Joint::All(states)) => {
+                let standings = claims.iter().zip(states).map(|(claim, state)| standing(claim, state));
+                Ok(Together::All(standings.collect()))
+            }
+            Ok(Joint::None { index, state }) => {
+                Ok(Together::None { index, standing: standing(&claims[index], state) })
+            }
+            Err((index, overruled)) => Err(overruled.into_error("memory:", &claims[index])),
+        }
     }
 
     async fn changed(&self, name: &LockName, since: &Cursor) -> Result<()> {

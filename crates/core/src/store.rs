@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::{
     Capabilities, Claim, ClaimId, Cursor, Leave, Ledger, LockName, Release, Renew, Renewal, Result, Snapshot,
-    Standing,
+    Standing, Together,
 };
 
 /// Where claims are kept and judged.
@@ -49,6 +49,14 @@ use crate::{
 /// 13. **Closures** ([`Leave::Closed`]) keep everybody out for their time, and end by themselves.
 /// 14. **Different sizes are refused**: permits of 3 and permits of 5 on one name are an error for the later.
 /// 15. **Looking changes nothing**: [`inspect`](Store::inspect) and [`list`](Store::list) leave no trace.
+/// 16. **Several at once are all or none**: [`claim_all`](Store::claim_all) grants every claim in one step, or
+///     leaves nothing of any behind; asked again it repeats the grants.
+/// 17. **A held claim that is stated with another share changes it**, under the same id and without a gap. Less is
+///     granted at once, under the same token. More waits until the other holders leave room, ahead of every waiter
+///     and newcomer, and gets a new token; stating the held share again gives up the wish. Only a share that
+///     excludes its own kind may grow, so no two ever wait for each other; any other is refused.
+/// 18. **An unclean end may leave the name shut** ([`Aftermath`](crate::Aftermath)): a lease that ran out or whose
+///     holder died, never one that was given back.
 ///
 /// # How it is called
 ///
@@ -70,6 +78,18 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync + 'static {
     ///
     /// The claim may stand; [`release`](Self::release) it by its id.
     async fn claim(&self, claim: &Claim) -> Result<Standing>;
+
+    /// States several claims, for different names, in one step: all are granted, or none is and nothing is left
+    /// behind, whatever their turn.
+    ///
+    /// # Errors
+    ///
+    /// As [`claim`](Self::claim); and a store that cannot do it for these names answers that it is not supported.
+    ///
+    /// # Cancel safety
+    ///
+    /// Each of the claims may be held; [`release`](Self::release) them by their ids.
+    async fn claim_all(&self, claims: &[Claim]) -> Result<Together>;
 
     /// Returns once the standing or snapshot that `since` came with may be out of date. It may return too early,
     /// never too late.

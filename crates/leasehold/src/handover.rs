@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use leasehold_core::{
-    Claim, ClaimId, ConfigError, Entry, Holder, Leave, LockName, Note, Op, Owner, Release, Result, Share,
-    Tenure, Token, Turn,
+    Aftermath, Claim, ClaimId, ConfigError, Entry, Holder, Leave, LockName, Note, Op, Owner, Release, Result,
+    Share, Tenure, Token, Turn,
 };
 use serde::{Deserialize, Serialize};
 
@@ -204,9 +204,9 @@ fn claim(
     note: Note,
     anchored: bool,
 ) -> Claim {
-    let (turn, tokens) = (Turn::Now, 1);
+    let (turn, aftermath, tokens) = (Turn::Now, Aftermath::NONE, 1);
     let (seen, proposed, not_after) = (None, None, None);
-    Claim { name, id, owner, share, turn, ttl, note, anchored, tokens, seen, proposed, not_after }
+    Claim { name, id, owner, share, turn, ttl, note, anchored, aftermath, tokens, seen, proposed, not_after }
 }
 
 impl fmt::Debug for LeaseTicket {

@@ -37,6 +37,7 @@ pub(crate) fn release(
     let lost = hold.reason();
     let held = engine.clock.now().since(hold.since);
     hold.end(LostReason::Released);
+    let leave = at_least(engine, &tenancy, leave);
     if lost.is_none() && leave == Leave::Open && hand_on(engine, &tenancy) {
         engine.emit(&Event::Released { name: hold.name.clone(), token: hold.token, held, handed_on: true });
         return answer(reply, Ok(()));
@@ -60,6 +61,16 @@ pub(crate) fn release(
             engine.go_on(&party);
         }
     });
+}
+
+/// What a release leaves behind of a lease that keeps its name shut for a time from the grant.
+fn at_least(engine: &Engine, tenancy: &Tenancy, leave: Leave) -> Leave {
+    let left = tenancy.since.after(tenancy.claim.aftermath.at_least).since(engine.clock.now());
+    match leave {
+        Leave::Open if !left.is_zero() => Leave::Closed { lasting: left, note: tenancy.tenure.note.clone() },
+        Leave::Closed { lasting, note } => Leave::Closed { lasting: lasting.max(left), note },
+        Leave::Open => Leave::Open,
+    }
 }
 
 /// Ends the watch over a lease and gives nothing back: it runs to the end of its ttl, or whoever has its ticket

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use leasehold_core::{Busy, ConfigError, Error, LockName, NameError, Note, NoteError, Result, Share, Turn};
+use leasehold_core::{
+    Aftermath, Busy, ConfigError, Error, LockName, NameError, Note, NoteError, Result, Share, Turn,
+};
 
 use crate::acquire::Acquire;
 use crate::client::Client;
@@ -33,8 +35,10 @@ pub struct Lock {
     grace: Option<Duration>,
     max_hold: Option<Duration>,
     note: Result<Note, NoteError>,
+    share: Result<Share, ConfigError>,
     fair: bool,
     anchored: bool,
+    aftermath: Aftermath,
     /// Why it cannot be asked for, as far as the configuration says.
     refused: Option<ConfigError>,
 }
@@ -58,8 +62,10 @@ impl Lock {
             grace: None,
             max_hold: None,
             note: Ok(Note::NONE),
+            share: Ok(Share::EXCLUSIVE),
             fair: false,
             anchored: false,
+            aftermath: Aftermath::NONE,
             refused: None,
         }
     }
@@ -132,6 +138,27 @@ impl Lock {
         self
     }
 
+    /// Takes this share of the name instead of all of it.
+    pub(crate) fn sharing(mut self, share: Result<Share, ConfigError>) -> Self {
+        self.share = share;
+        self
+    }
+
+    /// Keeps the name shut for this long should the lease end without being given back: it ran out, or the holder
+    /// died. Defaults to no time. For what is protected by a lock and cannot check [`Lease::token`]: writes of the
+    /// last holder that are still under way arrive before the next one starts. (Chubby and Consul call it lock-delay.)
+    pub fn lock_delay(mut self, delay: Duration) -> Self {
+        self.aftermath.delay = delay;
+        self
+    }
+
+    /// Keeps the name shut until this long after the grant, however soon it is given back or the holder dies: a task
+    /// that takes a second runs once although five hosts ask within ten. Defaults to no time.
+    pub fn at_least(mut self, least: Duration) -> Self {
+        self.aftermath.at_least = least;
+        self
+    }
+
     fn terms(&self, now: bool) -> Result<Terms> {
         let bad_note = |error: &NoteError| {
             ConfigError::new(error.to_string()).help("shorten the note to one plain line")
@@ -142,7 +169,7 @@ impl Lock {
         let ttl = self.ttl;
         Ok(Terms {
             name: self.name.clone()?,
-            share: Share::EXCLUSIVE,
+            share: self.share.clone()?,
             turn: match (now, self.fair) {
                 (true, _) => Turn::Now,
                 (false, true) => Turn::Fifo,
@@ -152,6 +179,7 @@ impl Lock {
             grace: self.grace.unwrap_or_else(|| terms::default_grace(ttl)),
             max_hold: self.max_hold,
             anchored: self.anchored,
+            aftermath: self.aftermath,
             note: self.note.as_ref().map_err(bad_note)?.clone(),
         })
     }

@@ -80,6 +80,7 @@ fn new_claim(engine: &Engine, party: &Party, head: &Waiter) -> Result<Claim> {
         ttl: terms.ttl,
         note: terms.note.clone(),
         anchored: terms.anchored,
+        aftermath: terms.aftermath,
         // Alone there is nobody to hand on to.
         tokens: if party.len() > 1 { RUN } else { 1 },
         seen: engine.seen.get(),

@@ -198,6 +198,7 @@ pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Ar
         grace: terms::default_grace(ttl),
         max_hold: None,
         anchored: renew.claim.anchored,
+        aftermath: renew.claim.aftermath,
         note: tenure.note.clone(),
     };
     let tenancy = Tenancy {

@@ -25,6 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             ttl: Duration::from_secs(30),
             note: Note::NONE,
             anchored: false,
+            aftermath: leasehold_core::Aftermath::NONE,
             tokens: 1,
             seen: None,
             proposed: None,

@@ -1,7 +1,7 @@
 //! A line of claims, from rows and back: what changed is written, and nothing else.
 
 use leasehold_core::{
-    BootTime, ClaimId, Held, Line, LockName, Member, Note, Owner, Share, Shut, Token, Turn,
+    Aftermath, BootTime, ClaimId, Held, Line, LockName, Member, Note, Owner, Share, Shut, Token, Turn,
 };
 use rusqlite::{Connection, Row, params};
 
@@ -14,7 +14,8 @@ pub(crate) fn load(connection: &Connection, name: &LockName, id: Option<ClaimId>
     let mut line = Line::default();
     let mut query = connection.prepare_cached(
         "SELECT place, version, id, life, host, user, pid, program, tag, take, limits, turn, ttl, note,
-                since, until, renewed, token, first, run, held_since, renewals, tenure, anchored
+                since, until, renewed, token, first, run, held_since, renewals, tenure, anchored, wants, delay,
+                at_least
          FROM member WHERE name = ? ORDER BY place",
     )?;
     let mut rows = query.query([name.as_str()])?;
@@ -56,14 +57,17 @@ fn member(row: &Row<'_>) -> Result<Member> {
         }),
     };
     let life: Option<String> = row.get(3)?;
-    let share = Share::from_parts(row.get(9)?, row.get(10)?);
+    let limits = row.get(10)?;
+    let share = |take| Share::from_parts(take, limits).map_err(|_| damaged("share"));
     let turn: i64 = row.get(11)?;
     Ok(Member {
         id: ClaimId::from_bytes(row.get(2)?),
         owner: owner(row, 4)?,
-        share: share.map_err(|_| damaged("share"))?,
+        share: share(row.get(9)?)?,
+        wanted: row.get::<_, Option<u32>>(24)?.map(share).transpose()?,
         turn: turn_of(turn)?,
         ttl: duration(row.get(12)?),
+        aftermath: Aftermath { delay: duration(row.get(25)?), at_least: duration(row.get(26)?) },
         note: note(row, 13)?,
         place: unsigned(row.get(0)?),
         since: from_sql(row.get(14)?),
@@ -173,9 +177,11 @@ fn is_same(old: &Member, new: &Member) -> bool {
     let Member {
         id,
         owner,
-        share,
+        share: _,
+        wanted: _,
         turn,
         ttl,
+        aftermath: _,
         place,
         since,
         note: _,
@@ -186,19 +192,35 @@ fn is_same(old: &Member, new: &Member) -> bool {
         life: _,
     } = old;
     let place = (*id, *place, *since) == (new.id, new.place, new.since);
-    place && *owner == new.owner && (*share, *turn, *ttl) == (new.share, new.turn, new.ttl)
+    place && *owner == new.owner && (*turn, *ttl) == (new.turn, new.ttl)
 }
 
 fn insert(connection: &Connection, name: &LockName, version: i64, member: &Member) -> Result<()> {
-    let Member { id, owner, share, turn, ttl, note, place, since, until, renewed, held, anchored, life } =
-        member;
+    let Member {
+        id,
+        owner,
+        share,
+        wanted,
+        turn,
+        ttl,
+        aftermath,
+        note,
+        place,
+        since,
+        until,
+        renewed,
+        held,
+        anchored,
+        life,
+    } = member;
+    let Aftermath { delay, at_least } = aftermath;
     let Owner { host, user, pid, program, tag } = owner;
     let held = Columns::of(held.as_ref());
     let mut insert = connection.prepare_cached(
         "INSERT INTO member (name, place, version, id, life, host, user, pid, program, tag, take, limits, turn,
                              ttl, note, since, until, renewed, token, first, run, held_since, renewals, tenure,
-                             anchored)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                             anchored, wants, delay, at_least)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
     insert.execute(params![
         name.as_str(),
@@ -226,18 +248,23 @@ fn insert(connection: &Connection, name: &LockName, version: i64, member: &Membe
         held.renewals,
         held.tenure,
         anchored,
+        wanted.map(Share::take),
+        nanos(*delay),
+        nanos(*at_least),
     ])?;
     Ok(())
 }
 
 fn update(connection: &Connection, name: &LockName, version: i64, member: &Member) -> Result<()> {
-    // What a member is born with never changes: its id, owner, share, turn, ttl, place and birth.
+    // What a member is born with never changes: its id, owner, turn, ttl, aftermath, place and birth.
     let Member {
         id: _,
         owner: _,
-        share: _,
+        share,
+        wanted,
         turn: _,
         ttl: _,
+        aftermath: _,
         note,
         place,
         since: _,
@@ -249,13 +276,15 @@ fn update(connection: &Connection, name: &LockName, version: i64, member: &Membe
     } = member;
     let held = Columns::of(held.as_ref());
     let mut update = connection.prepare_cached(
-        "UPDATE member SET version = ?, life = ?, note = ?, until = ?, renewed = ?, token = ?, first = ?,
+        "UPDATE member SET version = ?, life = ?, take = ?, wants = ?, note = ?, until = ?, renewed = ?, token = ?, first = ?,
                            run = ?, held_since = ?, renewals = ?, tenure = ?
          WHERE name = ? AND place = ?",
     )?;
     update.execute(params![
         version,
         life.as_deref(),
+        share.take(),
+        wanted.map(Share::take),
         note.text().unwrap_or(""),
         moment(*until),
         moment(*renewed),

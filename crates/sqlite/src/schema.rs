@@ -252,6 +252,7 @@ mod tests {
             ttl: Duration::from_secs(30),
             note: Note::NONE,
             anchored: false,
+            aftermath: leasehold_core::Aftermath::NONE,
             tokens: 1,
             seen: None,
             proposed: None,

@@ -42,6 +42,9 @@ CREATE TABLE member (
     renewals   INTEGER,
     tenure     INTEGER,
     anchored   INTEGER NOT NULL, -- 1: held beyond its end while its life surely lasts
+    wants      INTEGER, -- how much it wants instead of `take`, while it holds and waits for more
+    delay      INTEGER NOT NULL, -- for how long the name stays shut should it end uncleanly
+    at_least   INTEGER NOT NULL, -- the same, from the grant
     PRIMARY KEY (name, place)
 ) STRICT, WITHOUT ROWID;
 

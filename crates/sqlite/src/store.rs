@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Code, Cursor, Error, Expiry, Fencing, Leave, Ledger, Line, LockName,
-    Minting, Op, Queueing, Reach, Release, Renew, Renewal, Result, Ruling, Shares, Snapshot, Standing, Store,
-    StoreErrorKind, StoreUrl, Wake, Watch,
+    Capabilities, Claim, ClaimId, Clock, Code, Cursor, Error, Expiry, Fencing, Joint, Leave, Ledger, Line,
+    LockName, Minting, Op, Queueing, Reach, Release, Renew, Renewal, Result, Ruling, Shares, Snapshot,
+    Standing, Store, StoreErrorKind, StoreUrl, Together, Wake, Watch,
 };
 use tokio::task::JoinHandle;
 
@@ -177,6 +177,9 @@ impl Store for SqliteStore {
             expiry: Expiry::PerClaim,
             wake: Wake::Push,
             closing: true,
+            together: true,
+            reshaping: true,
+            aftermath: true,
             reach: Reach::Host,
             ttl: Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60),
         }
@@ -200,6 +203,40 @@ impl Store for SqliteStore {
             .await?;
         let state = state.map_err(|overruled| overruled.into_error(&self.0.label, claim))?;
         Ok(Standing { state, cursor, server_time: Some(at.wall) })
+    }
+
+    async fn claim_all(&self, claims: &[Claim]) -> Result<Together> {
+        let (asked, ties) = (claims.to_vec(), self.1);
+        let (joint, cursors, at) = self
+            .ask(Op::Claim, None, move |db, gone| {
+                let life = db.lives.mine()?;
+                let done = db.write(How::LEASE, gone, |round| {
+                    round.step_all(&asked, |pairs, at, counter| {
+                        let joint = Line::claim_all(at, pairs, counter, Some(&life));
+                        for (line, claim) in pairs.iter_mut() {
+                            tie(line, claim.id, &life, ties);
+                        }
+                        let cursors: Vec<_> =
+                            pairs.iter().map(|(line, claim)| line.watch(claim.id).cursor()).collect();
+                        (joint, cursors, at)
+                    })
+                });
+                db.tidy_seldom();
+                done
+            })
+            .await?;
+        let server_time = Some(at.wall);
+        let standing = |(state, cursor)| Standing { state, cursor, server_time };
+        match joint {
+            Ok(Joint::All(states)) => {
+                Ok(Together::All(states.into_iter().zip(cursors).map(standing).collect()))
+            }
+            Ok(Joint::None { index, state }) => {
+                let cursor = cursors.into_iter().nth(index).unwrap_or_default();
+                Ok(Together::None { index, standing: standing((state, cursor)) })
+            }
+            Err((index, overruled)) => Err(overruled.into_error(&self.0.label, &claims[index])),
+        }
     }
 
     async fn changed(&self, name: &LockName, since: &Cursor) -> Result<()> {

@@ -64,6 +64,7 @@ fn actor(dice: &mut fastrand::Rng, process: u32, number: u64) -> Actor {
         ttl: Duration::from_secs(3),
         note: Note::NONE,
         anchored: false,
+        aftermath: leasehold_core::Aftermath::NONE,
         tokens: 1,
         seen: None,
         proposed: None,

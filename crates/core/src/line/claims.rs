@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{Held, LONG_WAIT, Line, Member, Moment, PLACE_LIFE, SHORT_GRANT, Shut, TOMBSTONE_LIFE};
 use crate::{
-    BootTime, Claim, ClaimId, Counter, Error, Grant, Leave, Op, Owner, Release, Renewal, Share, State,
-    StoreError, StoreErrorKind, Tenure, Token, Turn, Verdict, admit,
+    Aftermath, BootTime, Claim, ClaimId, Counter, Error, Grant, Leave, Op, Owner, Release, Renewal, Share,
+    State, StoreError, StoreErrorKind, Tenure, Token, Turn, Verdict, admit,
 };
 
 /// Why a claim was not even judged.
@@ -17,6 +17,11 @@ pub enum Overruled {
     Disagrees {
         /// What the other claims.
         theirs: Share,
+    },
+    /// It holds, and wants more beside others of its kind: two of them would wait for each other.
+    CannotGrow {
+        /// What it holds.
+        held: Share,
     },
     /// The tokens are used up.
     NoTokenLeft,
@@ -37,6 +42,14 @@ impl Overruled {
                 ))
                 .code(crate::Code::DISAGREES)
                 .help("give every user of the name the same number, or wait until the others have ended")
+                .into();
+            }
+            Self::CannotGrow { held } => {
+                return crate::ConfigError::new(format!(
+                    "{}: a lease that is {held} cannot become {}: two such would wait for each other",
+                    claim.name, claim.share
+                ))
+                .help("take it upgradeable, or give it back and ask anew")
                 .into();
             }
             Self::NoTokenLeft => {
@@ -69,7 +82,7 @@ impl Line {
         let mine = self.members.iter().position(|member| member.id == claim.id);
         if let Some(index) = mine {
             if self.members[index].held.is_some() {
-                return Ok(self.repeat(at, index, claim, counter));
+                return self.restate(at, index, claim, counter);
             }
             self.members[index].until = at.boot.after(PLACE_LIFE);
             self.members[index].renewed = at.boot;
@@ -134,7 +147,7 @@ impl Line {
     }
 
     /// The grant again, with what is left of it; or, for a quorum node, a raise of its token.
-    fn repeat(&mut self, at: Moment, index: usize, claim: &Claim, counter: &mut Counter) -> State {
+    pub(super) fn repeat(&mut self, at: Moment, index: usize, claim: &Claim, counter: &mut Counter) -> State {
         let member = &mut self.members[index];
         let Some(held) = &mut member.held else { return State::Spent };
         if let Some(proposed) = claim.proposed {
@@ -168,6 +181,7 @@ impl Line {
             ttl,
             note,
             anchored,
+            aftermath,
             tokens: _,
             seen: _,
             proposed: _,
@@ -178,8 +192,10 @@ impl Line {
             id: *id,
             owner: owner.clone(),
             share: *share,
+            wanted: None,
             turn: *turn,
             ttl: *ttl,
+            aftermath: *aftermath,
             note: note.clone(),
             place,
             since: now,
@@ -204,7 +220,7 @@ impl Line {
 
     fn ahead_of(&self, index: usize) -> Vec<Share> {
         let members = self.members.iter().enumerate();
-        members.filter(|(other, _)| self.is_ahead(*other, index)).map(|(_, member)| member.share).collect()
+        members.filter(|(other, _)| self.is_ahead(*other, index)).map(|(_, member)| member.claims()).collect()
     }
 
     /// What a claim that does not stand in the line yet has to fit beside.
@@ -214,11 +230,11 @@ impl Line {
             let queued = turn == Turn::Fifo || member.turn == Turn::Fifo || long;
             member.held.is_some() || (queued && !crate::fault!("rule_ignores_line"))
         };
-        self.members.iter().filter(counts).map(|member| member.share).collect()
+        self.members.iter().filter(counts).map(Member::claims).collect()
     }
 
     /// When the first of those ahead may run out.
-    fn first_to_lapse(&self, mine: Option<usize>) -> Option<BootTime> {
+    pub(super) fn first_to_lapse(&self, mine: Option<usize>) -> Option<BootTime> {
         let index = mine.unwrap_or(self.members.len());
         let members = self.members.iter().enumerate();
         members.filter(|(other, _)| self.is_ahead(*other, index)).map(|(_, member)| member.until).min()
@@ -242,7 +258,8 @@ impl Line {
         *note = tenure.note.clone();
         held.renewals = held.renewals.saturating_add(1);
         held.tenure = tenure.count;
-        held.token = tenure.token;
+        // One that was sent before the lease grew knows the old token only.
+        held.token = held.token.max(tenure.token);
         Renewal::Kept { ttl: *ttl, server_time: Some(at.wall) }
     }
 
@@ -254,8 +271,10 @@ impl Line {
             id,
             owner: Owner::default(),
             share: Share::EXCLUSIVE,
+            wanted: None,
             turn: Turn::Any,
             ttl: TOMBSTONE_LIFE,
+            aftermath: Aftermath::NONE,
             note: tenure.note.clone(),
             place: self.members.iter().map(|member| member.place + 1).max().unwrap_or(1),
             since: now,
@@ -290,11 +309,9 @@ impl Line {
             return Release::Withdrawn;
         }
         if let Leave::Closed { lasting, note } = leave {
-            let until = now.after(lasting);
-            // A second closing never opens early what a first one shut for longer.
-            if self.shut.as_ref().is_none_or(|shut| shut.until < until) && !lasting.is_zero() {
-                self.shut = Some(Shut { until, by: member.owner, note });
-            }
+            let shut = Shut { until: now.after(lasting), by: member.owner, note };
+            let shut = Some(shut).filter(|_| !lasting.is_zero());
+            self.shut = self.shut.take().into_iter().chain(shut).reduce(Shut::longer);
         }
         Release::Released
     }

@@ -10,7 +10,11 @@ impl Line {
         let now = at.boot;
         let live = self.members.iter().filter(|member| member.until > now);
         let (holders, waiters): (Vec<_>, Vec<_>) = live.partition(|member| member.held.is_some());
-        let shut = self.shut.as_ref().filter(|shut| shut.until > now);
+        // Nobody may have swept since a lease ran out that leaves the name shut.
+        let lapsed = self.members.iter().filter(|member| member.until <= now);
+        let lapsed = lapsed.filter_map(|member| member.aftermath(member.until)).reduce(Shut::longer);
+        let shut = self.shut.clone().into_iter().chain(lapsed).reduce(Shut::longer);
+        let shut = shut.filter(|shut| shut.until > now);
         Snapshot {
             name: name.clone(),
             holders: holders.into_iter().map(|member| member.entry(now)).collect(),

@@ -58,11 +58,15 @@ impl Line {
         let mut ahead: Vec<Share> = Vec::new();
         let mut waiters: Vec<&Member> = Vec::new();
         for member in self.members.iter().filter(|_| open) {
-            if member.held.is_some() { ahead.push(member.share) } else { waiters.push(member) }
+            if member.held.is_some() { ahead.push(member.claims()) } else { waiters.push(member) }
         }
         // What is ahead only grows: once it fills even the widest limit, nobody further back can be admitted.
         let full = |ahead: &[Share]| admit(ahead, Share::SHARED) != Verdict::Admit;
-        waiters
+        let growing = self.members.iter().enumerate().filter(move |(index, member)| {
+            let fits = |wanted| admit(&self.other_holders(*index, |_| true), wanted) == Verdict::Admit;
+            open && member.held.is_some() && member.wanted.is_some_and(fits)
+        });
+        let waiting = waiters
             .into_iter()
             .map_while(move |member| {
                 if full(&ahead) {
@@ -72,7 +76,8 @@ impl Line {
                 ahead.push(member.share);
                 Some(admitted.then_some(member))
             })
-            .flatten()
+            .flatten();
+        growing.map(|(_, member)| member).chain(waiting)
     }
 
     /// Whether a wait is over. Takes the line as it stands, swept or not.
@@ -97,8 +102,11 @@ impl Line {
             return Ruling::Ready;
         };
         let mine = &self.members[index];
-        if mine.held.is_some() || mine.until <= now {
+        if mine.until <= now {
             return Ruling::Ready;
+        }
+        if mine.held.is_some() {
+            return mine.wanted.map_or(Ruling::Ready, |wanted| self.rule_growth(now, index, wanted, wakes));
         }
         if let Some(shut) = &self.shut
             && shut.until > now
@@ -108,7 +116,7 @@ impl Line {
         let members = self.members.iter().enumerate();
         let ahead = members.filter(|(other, _)| self.is_ahead(*other, index)).map(|(_, member)| member);
         let (lapsed, stand): (Vec<_>, Vec<_>) = ahead.partition(|member| member.until <= now);
-        let shares: Vec<Share> = stand.iter().map(|member| member.share).collect();
+        let shares: Vec<Share> = stand.iter().map(|member| member.claims()).collect();
         let admitted = admit(&shares, mine.share) == Verdict::Admit;
         if admitted && wakes && (lapsed.is_empty() || !crate::fault!("expiry_wakes_nobody")) {
             return Ruling::Ready;
@@ -119,6 +127,15 @@ impl Line {
         // The own place too: whoever does not refresh it in time stands nowhere after it lapsed.
         let until = stand.iter().map(|member| member.until).fold(mine.until, BootTime::min);
         Ruling::NotBefore(until)
+    }
+
+    fn rule_growth(&self, now: BootTime, index: usize, wanted: Share, wakes: bool) -> Ruling {
+        let stand = self.other_holders(index, |member| member.until > now);
+        if admit(&stand, wanted) == Verdict::Admit && wakes {
+            return Ruling::Ready;
+        }
+        let ends = self.members.iter().filter(|member| member.held.is_some()).map(|member| member.until);
+        ends.filter(|until| *until > now).min().map_or(Ruling::NotYet, Ruling::NotBefore)
     }
 
     fn lapses(&self) -> impl Iterator<Item = BootTime> {
@@ -141,7 +158,7 @@ impl Line {
     #[must_use]
     pub fn watch(&self, id: ClaimId) -> Watch {
         match self.members.iter().find(|member| member.id == id) {
-            Some(member) if member.held.is_some() => Watch::Hold(id),
+            Some(member) if member.held.is_some() && member.wanted.is_none() => Watch::Hold(id),
             Some(_) => Watch::Turn(id),
             None => Watch::Any(self.version),
         }

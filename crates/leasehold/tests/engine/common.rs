@@ -10,7 +10,7 @@ use leasehold::{
     Capabilities, Clock, Event, LockName, MemoryStore, Observer, Op, Result, Snapshot, Store, StoreError,
     StoreErrorKind,
 };
-use leasehold_core::{Claim, ClaimId, Cursor, Leave, Ledger, Release, Renew, Renewal, Standing};
+use leasehold_core::{Claim, ClaimId, Cursor, Leave, Ledger, Release, Renew, Renewal, Standing, Together};
 
 pub(crate) const TTL: Duration = Duration::from_millis(600);
 
@@ -128,6 +128,10 @@ impl Store for Moody {
 
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
         self.go(Op::Claim, self.inner.claim(claim)).await
+    }
+
+    async fn claim_all(&self, claims: &[Claim]) -> Result<Together> {
+        self.go(Op::Claim, self.inner.claim_all(claims)).await
     }
 
     async fn changed(&self, name: &LockName, since: &Cursor) -> Result<()> {

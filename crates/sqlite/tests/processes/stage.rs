@@ -35,6 +35,7 @@ pub(crate) fn claim(text: &str, turn: Turn) -> Claim {
         ttl: Duration::from_secs(30),
         note: Note::NONE,
         anchored: false,
+        aftermath: leasehold_core::Aftermath::NONE,
         tokens: 1,
         seen: None,
         proposed: None,
