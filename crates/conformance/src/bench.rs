@@ -133,6 +133,7 @@ impl Bench {
             note: Note::NONE,
             anchored: false,
             aftermath: leasehold_core::Aftermath::NONE,
+            succeeds: None,
             tokens: 1,
             seen: None,
             proposed: None,

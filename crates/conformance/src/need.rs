@@ -15,6 +15,8 @@ pub(crate) enum Need {
     Together,
     /// Leases that change their share.
     Reshaping,
+    /// Leases that go to another owner.
+    Succession,
     /// Names that stay shut after an unclean end.
     Aftermath,
     /// Tokens from a counter.
@@ -56,6 +58,7 @@ impl Need {
             closing,
             together,
             reshaping,
+            succession,
             aftermath,
             reach: _,
             ttl: _,
@@ -66,6 +69,7 @@ impl Need {
             Self::Closing => (*closing, "it cannot keep a name shut"),
             Self::Together => (*together, "it cannot claim several names in one step"),
             Self::Reshaping => (*reshaping, "its leases cannot change their share"),
+            Self::Succession => (*succession, "its leases cannot go to another owner"),
             Self::Aftermath => (*aftermath, "it cannot keep a name shut after an unclean end"),
             Self::Counter => (*minting == Minting::Counter, "its tokens are revisions of its own"),
             Self::PerClaim => (*expiry == Expiry::PerClaim, "its leases end with a session, not one by one"),

@@ -100,6 +100,8 @@ pub struct Capabilities {
     pub together: bool,
     /// Whether a lease may change how much it takes: a reader becomes the writer, a writer a reader.
     pub reshaping: bool,
+    /// Whether a lease may go to another owner without ever being free ([`Claim::succeeds`]).
+    pub succession: bool,
     /// Whether a lease that ends uncleanly may leave the name shut ([`Aftermath`]).
     pub aftermath: bool,
     /// How widely the locks exclude.
@@ -115,7 +117,7 @@ impl Capabilities {
     ///
     /// Says what the store cannot do.
     pub fn check(&self, claim: &Claim) -> Result<()> {
-        let Self { minting, shares, queueing, ttl, aftermath, .. } = self;
+        let Self { minting, shares, queueing, ttl, succession, aftermath, .. } = self;
         let cannot = |what: &str| Err(Unsupported::new(what).into());
         if *shares == Shares::Exclusive && claim.share != Share::EXCLUSIVE {
             return cannot("shared locks and permits");
@@ -125,6 +127,9 @@ impl Capabilities {
         }
         if *minting == Minting::Revision && claim.proposed.is_some() {
             return cannot("proposed tokens");
+        }
+        if !succession && claim.succeeds.is_some() {
+            return cannot("handing a lease to another owner");
         }
         if !aftermath && claim.aftermath != Aftermath::NONE {
             return cannot("keeping a name shut after a lease that ended uncleanly");

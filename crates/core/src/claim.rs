@@ -183,6 +183,9 @@ pub struct Claim {
     pub anchored: bool,
     /// What is left behind should the lease end without being given back.
     pub aftermath: Aftermath,
+    /// The claim that this one takes over from, if it is to: a lease that goes to another owner without ever being
+    /// free. Its id is the proof that whoever had it agreed.
+    pub succeeds: Option<ClaimId>,
     /// How many tokens to reserve, at least 1: a run of them lets a process hand the lease on between its own
     /// tasks, each with its own higher token. A store may grant fewer.
     pub tokens: u32,

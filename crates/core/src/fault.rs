@@ -38,6 +38,7 @@ pub const PLANTED: &[Planted] = planted! {
     "release_without_tombstone": "a claim overtaken by its own release is never granted",
     "readers_upgrade": "two readers that want to write do not wait for each other for ever",
     "half_of_all_stays": "several locks at once are all or none",
+    "old_owner_stays": "a lease that went to another owner is the old one's no longer",
     "no_aftermath": "a name stays shut after a lease that ended uncleanly, if asked to",
     "place_never_lapses": "a dead waiter delays the others by at most 2 s",
     "grant_never_short": "a waiter that died with its grant delays the others by at most 2 s",

@@ -8,6 +8,7 @@
 mod claims;
 mod looks;
 mod reshaping;
+mod succession;
 mod together;
 mod tombstones;
 mod waits;

@@ -139,6 +139,7 @@ impl Store for MemoryStore {
             closing: true,
             together: true,
             reshaping: true,
+            succession: true,
             aftermath: true,
             reach: Reach::Process,
             ttl: Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60),

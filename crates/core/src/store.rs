@@ -55,7 +55,10 @@ use crate::{
 ///     granted at once, under the same token. More waits until the other holders leave room, ahead of every waiter
 ///     and newcomer, and gets a new token; stating the held share again gives up the wish. Only a share that
 ///     excludes its own kind may grow, so no two ever wait for each other; any other is refused.
-/// 18. **An unclean end may leave the name shut** ([`Aftermath`](crate::Aftermath)): a lease that ran out or whose
+/// 18. **A lease goes to another owner without ever being free**: a claim that [succeeds](crate::Claim::succeeds) a
+///     held one takes its place and share, with a new token and the full ttl; the old id is spent from then on. Of a
+///     claim that holds nothing there is nothing to take over: the answer is [`State::Spent`](crate::State::Spent).
+/// 19. **An unclean end may leave the name shut** ([`Aftermath`](crate::Aftermath)): a lease that ran out or whose
 ///     holder died, never one that was given back.
 ///
 /// # How it is called

@@ -205,8 +205,24 @@ fn claim(
     anchored: bool,
 ) -> Claim {
     let (turn, aftermath, tokens) = (Turn::Now, Aftermath::NONE, 1);
+    let succeeds = None;
     let (seen, proposed, not_after) = (None, None, None);
-    Claim { name, id, owner, share, turn, ttl, note, anchored, aftermath, tokens, seen, proposed, not_after }
+    Claim {
+        name,
+        id,
+        owner,
+        share,
+        turn,
+        ttl,
+        note,
+        anchored,
+        aftermath,
+        succeeds,
+        tokens,
+        seen,
+        proposed,
+        not_after,
+    }
 }
 
 impl fmt::Debug for LeaseTicket {

@@ -81,6 +81,7 @@ fn new_claim(engine: &Engine, party: &Party, head: &Waiter) -> Result<Claim> {
         note: terms.note.clone(),
         anchored: terms.anchored,
         aftermath: terms.aftermath,
+        succeeds: None,
         // Alone there is nobody to hand on to.
         tokens: if party.len() > 1 { RUN } else { 1 },
         seen: engine.seen.get(),

@@ -26,6 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             note: Note::NONE,
             anchored: false,
             aftermath: leasehold_core::Aftermath::NONE,
+            succeeds: None,
             tokens: 1,
             seen: None,
             proposed: None,

@@ -253,6 +253,7 @@ mod tests {
             note: Note::NONE,
             anchored: false,
             aftermath: leasehold_core::Aftermath::NONE,
+            succeeds: None,
             tokens: 1,
             seen: None,
             proposed: None,

@@ -179,6 +179,7 @@ impl Store for SqliteStore {
             closing: true,
             together: true,
             reshaping: true,
+            succession: true,
             aftermath: true,
             reach: Reach::Host,
             ttl: Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60),

@@ -65,6 +65,7 @@ fn actor(dice: &mut fastrand::Rng, process: u32, number: u64) -> Actor {
         note: Note::NONE,
         anchored: false,
         aftermath: leasehold_core::Aftermath::NONE,
+        succeeds: None,
         tokens: 1,
         seen: None,
         proposed: None,

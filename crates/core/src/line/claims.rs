@@ -80,6 +80,9 @@ impl Line {
             return Ok(State::Spent);
         }
         let mine = self.members.iter().position(|member| member.id == claim.id);
+        if let (Some(old), None) = (claim.succeeds, mine) {
+            return self.succeed(at, old, claim, counter, life);
+        }
         if let Some(index) = mine {
             if self.members[index].held.is_some() {
                 return self.restate(at, index, claim, counter);
@@ -182,6 +185,7 @@ impl Line {
             note,
             anchored,
             aftermath,
+            succeeds: _,
             tokens: _,
             seen: _,
             proposed: _,

@@ -36,6 +36,7 @@ pub(crate) fn claim(text: &str, turn: Turn) -> Claim {
         note: Note::NONE,
         anchored: false,
         aftermath: leasehold_core::Aftermath::NONE,
+        succeeds: None,
         tokens: 1,
         seen: None,
         proposed: None,
