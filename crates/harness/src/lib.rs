@@ -8,6 +8,7 @@ pub mod fight;
 pub mod handover;
 pub mod proxy;
 pub mod puppet;
+pub mod servers;
 
 use puppet::Trouble;
 
