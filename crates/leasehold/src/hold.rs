@@ -7,6 +7,8 @@ use leasehold_core::{BootTime, Clock, LockName, Lost, LostReason, Token};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::shape::Shape;
+
 /// Where a lease stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LeaseState {
@@ -32,7 +34,8 @@ pub(crate) struct Hold {
     /// Tells tenures of one client apart.
     pub(crate) id: u64,
     pub(crate) name: LockName,
-    pub(crate) token: Token,
+    /// What it takes, and under which token.
+    pub(crate) shape: Shape,
     pub(crate) ttl: Duration,
     pub(crate) owner_id: String,
     pub(crate) since: BootTime,
@@ -52,7 +55,7 @@ impl Hold {
     pub(crate) fn new(
         id: u64,
         name: LockName,
-        token: Token,
+        shape: Shape,
         ttl: Duration,
         owner_id: String,
         since: BootTime,
@@ -63,7 +66,7 @@ impl Hold {
         Self {
             id,
             name,
-            token,
+            shape,
             ttl,
             owner_id,
             since,
@@ -100,7 +103,12 @@ impl Hold {
         if self.clock.now() >= self.until() {
             return Err(self.end(LostReason::Expired));
         }
-        Ok(self.token)
+        Ok(self.token())
+    }
+
+    /// The token of the present tenure; it rises when the lease grows.
+    pub(crate) fn token(&self) -> Token {
+        self.shape.token()
     }
 
     /// Prolongs it, unless it has ended or its time is up: a lost lease never comes back to life, even if the

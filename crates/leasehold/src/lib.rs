@@ -22,6 +22,8 @@
 //! | open a store | [`Leasehold::connect`], [`Leasehold::memory`] |
 //! | do something under a lock | [`Lock::run`], [`Lock::run_within`], [`Lock::try_run`] |
 //! | hold a lock by hand | [`Lock::acquire`], [`Lock::acquire_within`], [`Lock::try_acquire`] |
+//! | let many read and one write | [`Leasehold::rwlock`], [`Lease::upgrade`], [`Lease::downgrade`] |
+//! | let at most so many in at once | [`Leasehold::semaphore`], [`Lock::permits`] |
 //! | know that it still holds | [`Lease::check`], [`Lease::ensure`], [`Lease::lost`] |
 //! | protect what you write to | [`Lease::token`] |
 //! | listen to what happens | [`Observer`], `tracing` |
@@ -55,10 +57,16 @@ mod lock;
 mod open;
 mod owner;
 mod party;
+mod patience;
 mod pursuit;
+mod reshape;
+mod rwlock;
+mod semaphore;
+mod shape;
 mod terms;
 mod ticket;
 mod timer;
+mod upgrade;
 mod watchdog;
 
 pub use builder::Builder;
@@ -74,6 +82,7 @@ pub use leasehold_core::{
     Shares, Snapshot, Store, StoreError, StoreErrorKind, StoreUrl, Token, Unsupported, UrlError, Wake, fault,
 };
 pub use lock::{Lock, Outcome};
+pub use rwlock::RwLock;
 
 /// Runs the example of a documentation page.
 #[doc(hidden)]

@@ -144,6 +144,11 @@ impl Lock {
         self
     }
 
+    /// The share that it takes, if that can be asked for.
+    pub(crate) fn share(&self) -> &Result<Share, ConfigError> {
+        &self.share
+    }
+
     /// Keeps the name shut for this long should the lease end without being given back: it ran out, or the holder
     /// died. Defaults to no time. For what is protected by a lock and cannot check [`Lease::token`]: writes of the
     /// last holder that are still under way arrive before the next one starts. (Chubby and Consul call it lock-delay.)
