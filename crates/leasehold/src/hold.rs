@@ -1,12 +1,14 @@
 //! What a lease and the engine share: until when it holds, and what became of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{BootTime, Clock, LockName, Lost, LostReason, Token};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::pulse::Pulse;
 use crate::shape::Shape;
 
 /// Where a lease stands.
@@ -46,6 +48,8 @@ pub(crate) struct Hold {
     until: AtomicU64,
     /// Set once the acquire has returned it: what nobody took is not renewed.
     taken: AtomicBool,
+    /// The future that it waits with for others, if it does.
+    pulse: Mutex<Option<Arc<Pulse>>>,
     news: watch::Sender<News>,
     cancelled: CancellationToken,
 }
@@ -74,6 +78,7 @@ impl Hold {
             pid: std::process::id(),
             until: AtomicU64::new(until.as_nanos()),
             taken: AtomicBool::new(false),
+            pulse: Mutex::default(),
             news: watch::Sender::new(news),
             cancelled: CancellationToken::new(),
         }
@@ -186,5 +191,17 @@ impl Hold {
 
     pub(crate) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::SeqCst)
+    }
+
+    /// Ties it to a future that waits for others with it, or unties it.
+    pub(crate) fn follow(&self, pulse: Option<Arc<Pulse>>) {
+        *self.pulse.lock().unwrap_or_else(PoisonError::into_inner) = pulse;
+    }
+
+    /// Whether somebody wants it renewed: it was taken, and the future that has it, if one still has, was polled in so
+    /// long a time.
+    pub(crate) fn is_wanted(&self, within: Duration) -> bool {
+        let pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.is_taken() && pulse.is_none_or(|pulse| pulse.shows_life(within))
     }
 }

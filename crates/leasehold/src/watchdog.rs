@@ -291,12 +291,12 @@ fn look(engine: &Engine, id: u64, now: BootTime) -> Due {
     }
     let mut due = Due::Nothing;
     if !entry.in_flight && entry.renew_at <= now.after(TOGETHER) && !fault!("renew_on_user_thread") {
-        if entry.hold.is_taken() {
+        if entry.hold.is_wanted(entry.tenancy.granted / 2) {
             entry.in_flight = true;
             let Tenancy { claim, tenure, .. } = &entry.tenancy;
             due = Due::Renew(Renew { claim: claim.clone(), tenure: tenure.clone() });
         } else {
-            // Nobody has taken it yet. A future that is never polled again must not keep others out for ever.
+            // Nobody has taken it yet, or looks after it. A future that is never polled again must not keep others out for ever.
             entry.renew_at = now.after((entry.tenancy.granted / 20).max(TOGETHER * 2));
         }
     }

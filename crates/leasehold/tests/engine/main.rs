@@ -5,4 +5,5 @@ mod common;
 mod permits;
 mod promises;
 mod readers;
+mod several;
 mod trouble;
