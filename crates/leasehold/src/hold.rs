@@ -50,6 +50,8 @@ pub(crate) struct Hold {
     taken: AtomicBool,
     /// The future that it waits with for others, if it does.
     pulse: Mutex<Option<Arc<Pulse>>>,
+    /// Since when somebody has worked under it, as far as may be: what is held while others are waited for is not.
+    begun: AtomicU64,
     news: watch::Sender<News>,
     cancelled: CancellationToken,
 }
@@ -79,6 +81,7 @@ impl Hold {
             until: AtomicU64::new(until.as_nanos()),
             taken: AtomicBool::new(false),
             pulse: Mutex::default(),
+            begun: AtomicU64::new(since.as_nanos()),
             news: watch::Sender::new(news),
             cancelled: CancellationToken::new(),
         }
@@ -193,9 +196,21 @@ impl Hold {
         self.taken.load(Ordering::SeqCst)
     }
 
-    /// Ties it to a future that waits for others with it, or unties it.
-    pub(crate) fn follow(&self, pulse: Option<Arc<Pulse>>) {
-        *self.pulse.lock().unwrap_or_else(PoisonError::into_inner) = pulse;
+    /// Ties it to a future that waits for others with it.
+    pub(crate) fn follow(&self, pulse: &Arc<Pulse>) {
+        self.begun.store(u64::MAX, Ordering::SeqCst);
+        *self.pulse.lock().unwrap_or_else(PoisonError::into_inner) = Some(pulse.clone());
+    }
+
+    /// Unties it: all are held.
+    pub(crate) fn begin(&self) {
+        self.begun.store(self.clock.now().as_nanos(), Ordering::SeqCst);
+        *self.pulse.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// From when on it counts how long it is held; `None` while others are waited for with it.
+    pub(crate) fn begun(&self) -> Option<BootTime> {
+        Some(self.begun.load(Ordering::SeqCst)).filter(|begun| *begun != u64::MAX).map(BootTime::from_nanos)
     }
 
     /// Whether somebody wants it renewed: it was taken, and the future that has it, if one still has, was polled in so

@@ -117,14 +117,27 @@ impl Watchdog {
     pub(crate) fn add(&self, hold: Arc<Hold>, tenancy: Tenancy) {
         let id = hold.id;
         let renew_at = tenancy.sent.after(terms::renew_after(tenancy.granted)).max(self.clock.now());
+        let look_at = too_long(&hold, &tenancy).map_or(renew_at, |end| renew_at.min(end));
         let entry = Entry { hold, tenancy, renew_at, look_at: None, in_flight: false, ensuring: Vec::new() };
         let mut inner = self.inner.borrow_mut();
         let soonest = inner.looks.first().map(|(at, _)| *at);
         inner.entries.insert(id, entry);
-        inner.schedule(id, Some(renew_at));
-        if soonest.is_none_or(|soonest| renew_at < soonest) {
+        inner.schedule(id, Some(look_at));
+        if soonest.is_none_or(|soonest| look_at < soonest) {
             self.moved.notify_one();
         }
+    }
+
+    /// Looks at these leases now, since something about them has changed.
+    pub(crate) fn look_at(&self, ids: &[u64]) {
+        let now = self.clock.now();
+        let mut inner = self.inner.borrow_mut();
+        for id in ids {
+            if inner.entries.get(id).is_some_and(|entry| entry.look_at.is_some()) {
+                inner.schedule(*id, Some(now));
+            }
+        }
+        self.moved.notify_one();
     }
 
     /// The claim behind a lease, as it is to be stated now.
@@ -184,6 +197,11 @@ impl Watchdog {
         let soon = now.after(TOGETHER);
         self.inner.borrow().looks.iter().take_while(|(at, _)| *at <= soon).map(|(_, id)| *id).collect()
     }
+}
+
+/// When it has been held for as long as its holder allows himself.
+fn too_long(hold: &Hold, tenancy: &Tenancy) -> Option<BootTime> {
+    Some(hold.begun()?.after(tenancy.terms.max_hold?))
 }
 
 /// What is to be done with a lease right now.
@@ -273,7 +291,7 @@ fn look(engine: &Engine, id: u64, now: BootTime) -> Due {
         return Due::Lost;
     }
     let terms = &entry.tenancy.terms;
-    let too_long = terms.max_hold.map(|most| entry.hold.since.after(most));
+    let too_long = too_long(&entry.hold, &entry.tenancy);
     if too_long.is_some_and(|end| now >= end) {
         drop(inner);
         lose(engine, id, LostReason::HeldTooLong);
