@@ -2,5 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 mod common;
+mod permits;
 mod promises;
+mod readers;
+mod several;
 mod trouble;
