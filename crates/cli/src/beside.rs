@@ -117,7 +117,7 @@ impl<'a> Beside<'a> {
     /// Makes the mark of the slot; answers the one that stands already.
     async fn mark(&self, client: &Leasehold) -> Result<Option<Mark>> {
         let (Some(once), Some(slot)) = (self.once(), self.slot.clone()) else { return Ok(None) };
-        let text = json!({"v": 1, "period": once.period.to_string(), "tz": once.zone_name}).to_string();
+        let text = json!({"v": 1, "period": once.period.to_string(), "tz": once.zone.to_string()}).to_string();
         let mark = Mark {
             kind: MarkKind::Once,
             name: books::full(client, &self.plan.name)?,

@@ -55,6 +55,7 @@ mod lock;
 mod open;
 mod owner;
 mod party;
+mod period;
 mod pursuit;
 mod terms;
 mod ticket;
@@ -74,6 +75,7 @@ pub use leasehold_core::{
     Shares, Snapshot, Store, StoreError, StoreErrorKind, StoreUrl, Token, Unsupported, UrlError, Wake, fault,
 };
 pub use lock::{Lock, Outcome};
+pub use period::{Period, Zone};
 
 /// Runs the example of a documentation page.
 #[doc(hidden)]
