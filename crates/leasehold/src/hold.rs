@@ -43,6 +43,8 @@ pub(crate) struct Hold {
     until: AtomicU64,
     /// Set once the acquire has returned it: what nobody took is not renewed.
     taken: AtomicBool,
+    /// Set by a holder under whose lease nothing was done: it need not keep the name shut.
+    idle: AtomicBool,
     news: watch::Sender<News>,
     cancelled: CancellationToken,
 }
@@ -71,6 +73,7 @@ impl Hold {
             pid: std::process::id(),
             until: AtomicU64::new(until.as_nanos()),
             taken: AtomicBool::new(false),
+            idle: AtomicBool::new(false),
             news: watch::Sender::new(news),
             cancelled: CancellationToken::new(),
         }
@@ -174,6 +177,14 @@ impl Hold {
 
     pub(crate) fn take(&self) {
         self.taken.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn was_idle(&self) {
+        self.idle.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_taken(&self) -> bool {

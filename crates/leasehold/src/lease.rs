@@ -178,6 +178,13 @@ impl Lease {
         self.give_back(Leave::Open).await
     }
 
+    /// Says that nothing was done under it: when it is given back others get in at once, although it was asked for
+    /// with [`at_least`](crate::Lock::at_least).
+    pub fn unused(self) -> Self {
+        self.hold.was_idle();
+        self
+    }
+
     /// Gives it back and keeps the name shut for `lasting`: nobody gets in before that, not even we. `note` says why
     /// to those who look.
     ///
