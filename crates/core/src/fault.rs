@@ -51,6 +51,8 @@ pub const PLANTED: &[Planted] = planted! {
     "renew_on_user_thread": "a program that blocks its threads keeps its lease",
     "hand_on_same_token": "each tenure has its own higher token",
     "hand_on_for_ever": "other processes get their turn",
+    "term_outlives_lease": "a leader's term is over before its lease is",
+    "once_looks_away": "what was done once is not done again",
     "sqlite_forgets_high_water": "tokens rise over a power cut",
     "sqlite_ignores_life": "the lease of a dead holder is free at once",
     "sqlite_ignores_replaced_file": "a replaced file is noticed",

@@ -23,6 +23,8 @@
 //! | do something under a lock | [`Lock::run`], [`Lock::run_within`], [`Lock::try_run`] |
 //! | hold a lock by hand | [`Lock::acquire`], [`Lock::acquire_within`], [`Lock::try_acquire`] |
 //! | know that it still holds | [`Lease::check`], [`Lease::ensure`], [`Lease::lost`] |
+//! | have one leader of many | [`Leasehold::election`] |
+//! | do something once, whoever comes first | [`Leasehold::once`], [`Leasehold::once_per`] |
 //! | protect what you write to | [`Lease::token`] |
 //! | listen to what happens | [`Observer`], `tracing` |
 //!
@@ -44,19 +46,24 @@ mod acquire;
 mod builder;
 mod client;
 pub mod config;
+mod election;
 mod engine;
 mod event;
 mod handover;
 mod hold;
 mod janitor;
+mod leader;
 mod lease;
 mod local;
 mod lock;
+mod marks;
+mod once;
 mod open;
 mod owner;
 mod party;
 mod period;
 mod pursuit;
+mod term;
 mod terms;
 mod ticket;
 mod timer;
@@ -64,9 +71,11 @@ mod watchdog;
 
 pub use builder::Builder;
 pub use client::{AsyncLedger, Leasehold};
+pub use election::{AfterTerm, Election};
 pub use event::{Event, Observer};
 pub use handover::LeaseTicket;
 pub use hold::LeaseState;
+pub use leader::LeaderWatch;
 pub use lease::Lease;
 pub use leasehold_core::{
     BootTime, Busy, Capabilities, Clock, Closure, Code, ConfigError, Effect, Entry, Error, Expiry, Fencing,
@@ -75,7 +84,9 @@ pub use leasehold_core::{
     Shares, Snapshot, Store, StoreError, StoreErrorKind, StoreUrl, Token, Unsupported, UrlError, Wake, fault,
 };
 pub use lock::{Lock, Outcome};
+pub use once::{Once, OnceOutcome, OnceRun, Remembered};
 pub use period::{Period, Zone};
+pub use term::Term;
 
 /// Runs the example of a documentation page.
 #[doc(hidden)]

@@ -3,5 +3,7 @@
 
 mod at_least;
 mod common;
+mod election;
+mod once;
 mod promises;
 mod trouble;
