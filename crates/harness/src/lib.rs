@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 pub mod fight;
 pub mod handover;
+pub mod once;
 pub mod puppet;
+pub mod resource;
 
 use puppet::Trouble;
 
