@@ -84,6 +84,8 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "promises::tasks_of_one_process_hand_a_lease_on_each_with_a_higher_token",
     ),
     ("hand_on_for_ever", "leasehold", "engine", "promises::hand_on_leaves_other_processes_their_turn"),
+    ("term_outlives_lease", "leasehold", "engine", "election::a_term_is_over_before_its_lease_is"),
+    ("once_looks_away", "leasehold", "engine", "once::it_is_done_once_and_what_was_remembered_is_told"),
     (
         "upgrade_keeps_token",
         "leasehold",

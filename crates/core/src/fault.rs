@@ -58,6 +58,8 @@ pub const PLANTED: &[Planted] = planted! {
     "half_gathered_stays": "of several locks that are not all acquired none stays",
     "half_gathered_lives_on": "a future that nobody polls keeps nothing beyond its ttl",
     "gathered_as_written": "no two who want the same locks wait for each other",
+    "term_outlives_lease": "a leader's term is over before its lease is",
+    "once_looks_away": "what was done once is not done again",
     "sqlite_forgets_high_water": "tokens rise over a power cut",
     "sqlite_ignores_life": "the lease of a dead holder is free at once",
     "sqlite_ignores_replaced_file": "a replaced file is noticed",

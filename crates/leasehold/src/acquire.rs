@@ -82,6 +82,7 @@ impl Drop for Acquire {
         let (tell, hold) = self.ticket.abandon();
         // An engine that has ended has nothing to give back.
         if let Some(hold) = hold {
+            hold.was_idle();
             drop(self.client.send(Command::Release { hold, leave: Leave::Open, reply: None }));
         }
         if tell {

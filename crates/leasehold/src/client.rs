@@ -4,6 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
@@ -126,6 +127,14 @@ impl Client {
             async move { drop(reply.send(work.await)) }.boxed_local()
         })))?;
         answer.await.map_err(|_| janitor::ended())
+    }
+
+    /// Waits on the engine's thread: no public future touches a timer of the user's runtime.
+    pub(crate) async fn pause(&self, lasting: Duration) -> Result<()> {
+        let wait = move |engine: Rc<Engine>| {
+            async move { engine.clock.sleep_until(engine.clock.now().after(lasting)).await }.boxed_local()
+        };
+        self.on_engine(wait).await
     }
 
     /// Runs something with the store on the engine's thread, within the client's timeout.

@@ -52,6 +52,8 @@ pub(crate) struct Hold {
     pulse: Mutex<Option<Arc<Pulse>>>,
     /// Since when somebody has worked under it, as far as may be: what is held while others are waited for is not.
     begun: AtomicU64,
+    /// Set by a holder under whose lease nothing was done: it need not keep the name shut.
+    idle: AtomicBool,
     news: watch::Sender<News>,
     cancelled: CancellationToken,
 }
@@ -82,6 +84,7 @@ impl Hold {
             taken: AtomicBool::new(false),
             pulse: Mutex::default(),
             begun: AtomicU64::new(since.as_nanos()),
+            idle: AtomicBool::new(false),
             news: watch::Sender::new(news),
             cancelled: CancellationToken::new(),
         }
@@ -190,6 +193,14 @@ impl Hold {
 
     pub(crate) fn take(&self) {
         self.taken.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn was_idle(&self) {
+        self.idle.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_taken(&self) -> bool {

@@ -54,6 +54,10 @@ impl Lease {
         (&self.hold, &self.client)
     }
 
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
     /// What is locked, with its namespace.
     #[must_use]
     pub fn name(&self) -> &LockName {
@@ -181,6 +185,13 @@ impl Lease {
     /// It is given back all the same.
     pub async fn release(self) -> Result<()> {
         self.give_back(Leave::Open).await
+    }
+
+    /// Says that nothing was done under it: when it is given back others get in at once, although it was asked for
+    /// with [`at_least`](crate::Lock::at_least).
+    pub fn unused(self) -> Self {
+        self.hold.was_idle();
+        self
     }
 
     /// Gives it back and keeps the name shut for `lasting`: nobody gets in before that, not even we. `note` says why

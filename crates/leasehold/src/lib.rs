@@ -26,6 +26,8 @@
 //! | let at most so many in at once | [`Leasehold::semaphore`], [`Lock::permits`] |
 //! | hold several locks, all or none | [`Leasehold::lock_all`] |
 //! | know that it still holds | [`Lease::check`], [`Lease::ensure`], [`Lease::lost`] |
+//! | have one leader of many | [`Leasehold::election`] |
+//! | do something once, whoever comes first | [`Leasehold::once`], [`Leasehold::once_per`] |
 //! | protect what you write to | [`Lease::token`] |
 //! | listen to what happens | [`Observer`], `tracing` |
 //!
@@ -47,21 +49,26 @@ mod acquire;
 mod builder;
 mod client;
 pub mod config;
+mod election;
 mod engine;
 mod event;
 mod gather;
 mod handover;
 mod hold;
 mod janitor;
+mod leader;
 mod lease;
 mod lease_set;
 mod local;
 mod lock;
 mod lock_all;
+mod marks;
+mod once;
 mod open;
 mod owner;
 mod party;
 mod patience;
+mod period;
 mod proof;
 mod pulse;
 mod pursuit;
@@ -69,6 +76,7 @@ mod reshape;
 mod rwlock;
 mod semaphore;
 mod shape;
+mod term;
 mod terms;
 mod ticket;
 mod timer;
@@ -78,9 +86,11 @@ mod watchdog;
 
 pub use builder::Builder;
 pub use client::{AsyncLedger, Leasehold};
+pub use election::{AfterTerm, Election};
 pub use event::{Event, Observer};
 pub use handover::LeaseTicket;
 pub use hold::LeaseState;
+pub use leader::LeaderWatch;
 pub use lease::Lease;
 pub use lease_set::LeaseSet;
 pub use leasehold_core::{
@@ -91,7 +101,10 @@ pub use leasehold_core::{
 };
 pub use lock::{Lock, Outcome};
 pub use lock_all::LockAll;
+pub use once::{Once, OnceOutcome, OnceRun, Remembered};
+pub use period::{Period, Zone};
 pub use rwlock::RwLock;
+pub use term::Term;
 
 /// Runs the example of a documentation page.
 #[doc(hidden)]

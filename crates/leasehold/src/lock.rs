@@ -361,7 +361,11 @@ pub(crate) async fn run_under<P: Proof, T>(proof: P, work: impl AsyncFnOnce(&P) 
     }
 }
 
-async fn first_of<A: Future + Unpin, B: Future + Unpin>(a: A, b: B) -> Either<A::Output, B::Output> {
+/// The output of whichever is done first, looking at `a` first; the other one is dropped.
+pub(crate) async fn first_of<A: Future + Unpin, B: Future + Unpin>(
+    a: A,
+    b: B,
+) -> Either<A::Output, B::Output> {
     match select(a, b).await {
         Either::Left((a, _)) => Either::Left(a),
         Either::Right((b, _)) => Either::Right(b),

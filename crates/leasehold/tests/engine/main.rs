@@ -1,7 +1,10 @@
 //! What the engine promises, over the store in memory and over one that fails as it is told.
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
+mod at_least;
 mod common;
+mod election;
+mod once;
 mod permits;
 mod promises;
 mod readers;
