@@ -289,16 +289,17 @@ fn look(engine: &Engine, id: u64, now: BootTime) -> Due {
 
 /// Ends a lease for this reason and tells everybody.
 fn lose(engine: &Engine, id: u64, reason: LostReason) {
-    let (hold, tenancy) = {
+    let (hold, tenancy, ensuring) = {
         let mut inner = engine.watchdog.inner.borrow_mut();
         inner.schedule(id, None);
         let Some(entry) = inner.entries.get_mut(&id) else { return };
-        for reply in entry.ensuring.drain(..) {
-            drop(reply.send(Err(leasehold_core::Lost::new(reason).into())));
-        }
-        (entry.hold.clone(), entry.tenancy.clone())
+        (entry.hold.clone(), entry.tenancy.clone(), std::mem::take(&mut entry.ensuring))
     };
     let stands = hold.end(reason);
+    // After the end: whoever hears "lost" here must not find that it holds.
+    for reply in ensuring {
+        drop(reply.send(Err(leasehold_core::Lost::new(reason).into())));
+    }
     engine.emit(&Event::Lost { name: hold.name.clone(), token: hold.token, reason: stands.reason });
     if let Some(engine) = engine.me.upgrade() {
         local::lost(&engine, &tenancy);
