@@ -268,10 +268,18 @@ impl Engine {
         // The answer is awaited below, so the deadline task must not stop itself by leaving.
         party.leave_at_deadline(seq);
         let trouble = party.trouble.borrow().clone();
+        let unheard = party.stage.get() == Stage::Pursuing && !party.heard.get();
         let answer = match trouble {
             // The store did not answer when last asked: "busy" would be a guess.
             Some(error) => error,
-            None => Error::TimedOut { waited, busy: Box::new(self.busy(&party.name, None).await) },
+            None => match self.look(&party.name, None).await {
+                // Nor has it ever, and not now either.
+                Err(_) if unheard => self.no_answer(Op::Claim, Some(&party.name), waited),
+                busy => {
+                    let busy = busy.unwrap_or_else(|_| Busy::unknown(party.name.clone(), None));
+                    Error::TimedOut { waited, busy: Box::new(busy) }
+                }
+            },
         };
         // His future may have been dropped meanwhile.
         drop(waiter.ticket.answer(Err(answer)));
@@ -279,10 +287,12 @@ impl Engine {
 
     /// Who has a name, as far as can be found out quickly.
     pub(crate) async fn busy(&self, name: &LockName, ahead: Option<u32>) -> Busy {
-        match self.call(Op::Inspect, Some(name), BUSY_DEADLINE, self.store.inspect(name)).await {
-            Ok(snapshot) => Busy::from_snapshot(&snapshot, ahead, &self.settings.owner),
-            Err(_) => Busy::unknown(name.clone(), ahead),
-        }
+        self.look(name, ahead).await.unwrap_or_else(|_| Busy::unknown(name.clone(), ahead))
+    }
+
+    async fn look(&self, name: &LockName, ahead: Option<u32>) -> Result<Busy> {
+        let snapshot = self.call(Op::Inspect, Some(name), BUSY_DEADLINE, self.store.inspect(name)).await?;
+        Ok(Busy::from_snapshot(&snapshot, ahead, &self.settings.owner))
     }
 
     /// Asks the store, for at most `deadline`. What is not answered by then has an unknown outcome.

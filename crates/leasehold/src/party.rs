@@ -48,6 +48,8 @@ pub(crate) struct Party {
     moved: Notify,
     /// The last failure of the store that no good answer has followed.
     pub(crate) trouble: RefCell<Option<Error>>,
+    /// Whether the store has answered at all since the present pursuit began.
+    pub(crate) heard: Cell<bool>,
 }
 
 impl Party {
@@ -59,6 +61,7 @@ impl Party {
             line: RefCell::default(),
             moved: Notify::new(),
             trouble: RefCell::default(),
+            heard: Cell::new(true),
         }
     }
 

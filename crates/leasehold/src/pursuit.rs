@@ -105,6 +105,7 @@ struct Chase<'a> {
 
 impl Chase<'_> {
     async fn run(&mut self) -> Ended {
+        self.party.heard.set(false);
         loop {
             let sent = self.engine.clock.now();
             self.claim.not_after = self.engine.not_after();
@@ -116,6 +117,7 @@ impl Chase<'_> {
                     self.engine.tick(server_time);
                     (self.failing_since, self.pauses) = (None, 0);
                     self.party.trouble.replace(None);
+                    self.party.heard.set(true);
                     let sent = if fault!("validity_from_reply") { self.engine.clock.now() } else { sent };
                     if let Some(ended) = self.stands(sent, state, &cursor).await {
                         return ended;
