@@ -70,6 +70,19 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
     ),
     ("hand_on_for_ever", "leasehold", "engine", "promises::hand_on_leaves_other_processes_their_turn"),
     (
+        "scope_forgets_count",
+        "leasehold",
+        "engine",
+        "scope::what_a_scope_holds_it_takes_again_under_one_token_without_asking_the_store",
+    ),
+    (
+        "waits_for_itself",
+        "leasehold",
+        "engine",
+        "knots::an_acquire_inside_a_run_of_the_same_name_says_that_it_is_you",
+    ),
+    ("no_deadlock_seen", "leasehold", "engine", "knots::scopes_that_wait_for_each_other_are_reported_once"),
+    (
         "sqlite_forgets_high_water",
         "leasehold-sqlite",
         "processes",

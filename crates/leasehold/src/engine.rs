@@ -18,7 +18,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::event::{self, Event, Observer};
 use crate::hold::Hold;
 use crate::janitor::Janitor;
+use crate::knots::{self, Knots};
 use crate::local;
+use crate::nesting::Asker;
 use crate::party::{Party, Stage, Waiter};
 use crate::pursuit;
 use crate::terms::Terms;
@@ -68,6 +70,7 @@ pub(crate) struct Request {
     pub(crate) terms: Arc<Terms>,
     pub(crate) wait: Option<Duration>,
     pub(crate) wants_busy: bool,
+    pub(crate) asker: Arc<Asker>,
 }
 
 /// How commands reach the engine.
@@ -118,6 +121,7 @@ fn serve(settings: Settings, store: Arc<dyn Store>, mut commands: mpsc::Unbounde
     local.block_on(&runtime, async move {
         let engine = Rc::new_cyclic(|me| Engine::new(settings, store, me.clone()));
         let watch = tokio::task::spawn_local(engine.clone().watch());
+        let knots = tokio::task::spawn_local(knots::watch(engine.clone()));
         let mut closing = None;
         while let Some(command) = commands.recv().await {
             if let Command::Close { reply } = command {
@@ -135,6 +139,7 @@ fn serve(settings: Settings, store: Arc<dyn Store>, mut commands: mpsc::Unbounde
         engine.janitor.idle(&engine.clock, engine.settings.timeout).await;
         let closed = engine.store.close().await;
         watch.abort();
+        knots.abort();
         if let Some(reply) = closing {
             drop(reply.send(closed));
         }
@@ -153,6 +158,7 @@ pub(crate) struct Engine {
     pub(crate) settings: Settings,
     pub(crate) watchdog: Watchdog,
     pub(crate) janitor: Janitor,
+    pub(crate) knots: Knots,
     /// The parties that may be joined, by name.
     lines: RefCell<HashMap<LockName, Rc<Party>>>,
     /// Those who stand alone, by the number of their acquire.
@@ -173,6 +179,7 @@ impl Engine {
             clock: settings.clock.clone(),
             watchdog: Watchdog::new(settings.clock.clone()),
             janitor: Janitor::default(),
+            knots: Knots::default(),
             lines: RefCell::default(),
             singles: RefCell::default(),
             seen: Cell::default(),
@@ -205,7 +212,7 @@ impl Engine {
     }
 
     fn acquire(self: Rc<Self>, request: Request) {
-        let Request { seq, ticket, terms, wait, wants_busy } = request;
+        let Request { seq, ticket, terms, wait, wants_busy, asker } = request;
         let joins = terms.share == Share::EXCLUSIVE && terms.turn != Turn::Now;
         let name = terms.name.clone();
         let party = if joins {
@@ -226,7 +233,8 @@ impl Engine {
             .abort_handle()
         });
         let asked = self.clock.now();
-        party.join(Waiter { seq, ticket, terms, asked, wait, wants_busy }, deadline);
+        party.join(Waiter { seq, ticket, terms, asked, wait, wants_busy, asker }, deadline);
+        self.knots.somebody_waits();
         if party.stage.get() == Stage::Idle {
             self.go_on(&party);
         }
@@ -245,6 +253,12 @@ impl Engine {
         } else {
             self.singles.borrow_mut().retain(|_, other| !Rc::ptr_eq(other, party));
         }
+    }
+
+    /// Who waits, of all parties.
+    pub(crate) fn waiting(&self) -> Vec<Waiter> {
+        let (lines, singles) = (self.lines.borrow(), self.singles.borrow());
+        lines.values().chain(singles.values()).flat_map(|party| party.waiting()).collect()
     }
 
     /// Ends every pursuit, and returns once each has handed what it stated to the janitor: a place that nobody

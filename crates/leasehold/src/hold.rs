@@ -1,11 +1,14 @@
 //! What a lease and the engine share: until when it holds, and what became of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_core::{BootTime, Clock, LockName, Lost, LostReason, Token};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use crate::nesting::Asker;
 
 /// Where a lease stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,6 +46,8 @@ pub(crate) struct Hold {
     until: AtomicU64,
     /// Set once the acquire has returned it: what nobody took is not renewed.
     taken: AtomicBool,
+    /// Who took it, where an acquire did.
+    asker: OnceLock<Arc<Asker>>,
     news: watch::Sender<News>,
     cancelled: CancellationToken,
 }
@@ -71,6 +76,7 @@ impl Hold {
             pid: std::process::id(),
             until: AtomicU64::new(until.as_nanos()),
             taken: AtomicBool::new(false),
+            asker: OnceLock::new(),
             news: watch::Sender::new(news),
             cancelled: CancellationToken::new(),
         }
@@ -170,6 +176,17 @@ impl Hold {
 
     pub(crate) fn cancelled(&self) -> CancellationToken {
         self.cancelled.clone()
+    }
+
+    /// Remembers who took it.
+    pub(crate) fn asked_by(&self, asker: Arc<Asker>) {
+        // A hold is taken once.
+        drop(self.asker.set(asker));
+    }
+
+    /// Who took it, where an acquire did.
+    pub(crate) fn asker(&self) -> Option<&Arc<Asker>> {
+        self.asker.get()
     }
 
     pub(crate) fn take(&self) {

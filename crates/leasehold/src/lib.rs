@@ -22,6 +22,7 @@
 //! | open a store | [`Leasehold::connect`], [`Leasehold::memory`] |
 //! | do something under a lock | [`Lock::run`], [`Lock::run_within`], [`Lock::try_run`] |
 //! | hold a lock by hand | [`Lock::acquire`], [`Lock::acquire_within`], [`Lock::try_acquire`] |
+//! | take again what you have | [`Leasehold::scope`] |
 //! | know that it still holds | [`Lease::check`], [`Lease::ensure`], [`Lease::lost`] |
 //! | protect what you write to | [`Lease::token`] |
 //! | listen to what happens | [`Observer`], `tracing` |
@@ -49,13 +50,16 @@ mod event;
 mod handover;
 mod hold;
 mod janitor;
+mod knots;
 mod lease;
 mod local;
 mod lock;
+mod nesting;
 mod open;
 mod owner;
 mod party;
 mod pursuit;
+mod scope;
 mod terms;
 mod ticket;
 mod timer;
@@ -63,7 +67,7 @@ mod watchdog;
 
 pub use builder::Builder;
 pub use client::{AsyncLedger, Leasehold};
-pub use event::{Event, Observer};
+pub use event::{Event, Observer, Stuck};
 pub use handover::LeaseTicket;
 pub use hold::LeaseState;
 pub use lease::Lease;
@@ -74,6 +78,7 @@ pub use leasehold_core::{
     Shares, Snapshot, Store, StoreError, StoreErrorKind, StoreUrl, Token, Unsupported, UrlError, Wake, fault,
 };
 pub use lock::{Lock, Outcome};
+pub use scope::Scope;
 
 /// Runs the example of a documentation page.
 #[doc(hidden)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Busy, Claim, ClaimId, Cursor, Error, Grant, Leave, Op, PLACE_LIFE, Result, Standing, State, Tenure, Turn,
-    fault,
+    Busy, Claim, ClaimId, Cursor, Error, Grant, Leave, Lost, LostReason, Op, PLACE_LIFE, Result, Standing,
+    State, Tenure, Turn, fault,
 };
 
 use crate::engine::Engine;
@@ -81,7 +81,7 @@ fn new_claim(engine: &Engine, party: &Party, head: &Waiter) -> Result<Claim> {
         note: terms.note.clone(),
         anchored: terms.anchored,
         aftermath: terms.aftermath,
-        succeeds: None,
+        succeeds: terms.succeeds,
         // Alone there is nobody to hand on to.
         tokens: if party.len() > 1 { RUN } else { 1 },
         seen: engine.seen.get(),
@@ -143,7 +143,9 @@ impl Chase<'_> {
             State::Granted(grant) => Some(self.granted(sent, grant)),
             State::Spent => {
                 self.stated = false;
-                Some(Ended::Again)
+                // What was to be taken over is held no longer, and never will be again.
+                let gone = || Ended::Failed(Lost::new(LostReason::StoreForgot).into());
+                Some(self.claim.succeeds.map_or(Ended::Again, |_| gone()))
             }
             State::Waiting { ahead, .. } if self.claim.turn == Turn::Now => {
                 self.stated = fault!("try_leaves_place");
@@ -264,6 +266,7 @@ impl Chase<'_> {
             until,
             failures: 0,
             party: self.party.open.then(|| self.party.clone()),
+            given: false,
         };
         while let Some(waiter) = self.party.first_on(&self.head.terms) {
             tenancy.terms = waiter.terms.clone();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    BootTime, Claim, Clock, Error, LostReason, Op, Renew, Renewal, Result, Tenure, Token, fault,
+    BootTime, Claim, Clock, Error, LostReason, Op, Renew, Renewal, Result, Share, Tenure, Token, fault,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -47,6 +47,8 @@ pub(crate) struct Tenancy {
     pub(crate) failures: u32,
     /// Who stands in line behind it in this process.
     pub(crate) party: Option<Rc<Party>>,
+    /// Whether another owner may take it over at any moment.
+    pub(crate) given: bool,
 }
 
 impl Tenancy {
@@ -130,7 +132,14 @@ impl Watchdog {
     pub(crate) fn ticket(&self, id: u64) -> Option<LeaseTicket> {
         let inner = self.inner.borrow();
         let tenancy = &inner.entries.get(&id)?.tenancy;
-        Some(LeaseTicket::new(&tenancy.claim, &tenancy.tenure))
+        Some(LeaseTicket::new(&tenancy.claim, &tenancy.tenure, false))
+    }
+
+    /// Every hold that stands, and how much it holds.
+    pub(crate) fn holds(&self) -> Vec<(Arc<Hold>, Share)> {
+        let inner = self.inner.borrow();
+        let standing = inner.entries.values().filter(|entry| entry.hold.reason().is_none());
+        standing.map(|entry| (entry.hold.clone(), entry.tenancy.claim.share)).collect()
     }
 
     /// Watches no longer: whatever a renewal under way answers, it says nothing to anybody.
@@ -175,7 +184,7 @@ enum Due {
 
 /// Takes over a lease that was claimed elsewhere: renews it at once, and watches it from then on.
 pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Arc<Hold>> {
-    let LeaseTicket { claim, tenure } = ticket;
+    let LeaseTicket { claim, tenure, given: _ } = ticket;
     let renew = Renew { claim: Arc::new(claim), tenure: tenure.clone() };
     let sent = engine.clock.now();
     let (name, deadline) = (renew.claim.name.clone(), engine.settings.timeout);
@@ -200,6 +209,7 @@ pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Ar
         anchored: renew.claim.anchored,
         aftermath: renew.claim.aftermath,
         note: tenure.note.clone(),
+        succeeds: None,
     };
     let tenancy = Tenancy {
         claim: renew.claim,
@@ -213,11 +223,29 @@ pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Ar
         until,
         failures: 0,
         party: None,
+        given: false,
     };
     let hold = tenancy.hold(engine);
     hold.take();
     engine.watchdog.add(hold.clone(), tenancy);
     Ok(hold)
+}
+
+/// Ends a lease for its holder, and goes on renewing it under another hold until another owner takes it over.
+pub(crate) fn give(engine: &Rc<Engine>, hold: &Hold) -> Result<(Arc<Hold>, LeaseTicket)> {
+    hold.check()?;
+    let released = || Error::from(leasehold_core::Lost::new(LostReason::Released));
+    let tenancy = engine.watchdog.remove(hold.id).ok_or_else(released)?;
+    // From here on somebody else may hold it: no task of this process gets it without asking the store.
+    let tenancy = Tenancy { run: tenancy.tenure.count, given: true, ..tenancy };
+    let ticket = LeaseTicket::new(&tenancy.claim, &tenancy.tenure, true);
+    if !fault!("giver_believes_on") {
+        hold.end(LostReason::Superseded);
+    }
+    let kept = tenancy.hold(engine);
+    kept.take();
+    engine.watchdog.add(kept.clone(), tenancy);
+    Ok((kept, ticket))
 }
 
 /// Watches until the engine ends.
@@ -325,11 +353,17 @@ async fn renew(engine: Rc<Engine>, batch: Vec<(u64, Renew)>) {
                 engine.tick(server_time);
                 kept(&engine, id, sent, ttl);
             }
-            Ok(Renewal::Lost) => lose(&engine, id, LostReason::StoreForgot),
+            Ok(Renewal::Lost) => gone(&engine, id),
             Err(error) => failed(&engine, id, error),
         }
     }
     engine.watchdog.moved.notify_one();
+}
+
+/// The store knows it no longer.
+fn gone(engine: &Engine, id: u64) {
+    let given = engine.watchdog.inner.borrow().entries.get(&id).is_some_and(|entry| entry.tenancy.given);
+    lose(engine, id, if given { LostReason::Superseded } else { LostReason::StoreForgot });
 }
 
 fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {

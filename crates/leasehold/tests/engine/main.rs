@@ -2,5 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 mod common;
+mod knots;
 mod promises;
+mod scope;
 mod trouble;
