@@ -83,6 +83,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
     ),
     ("no_deadlock_seen", "leasehold", "engine", "knots::scopes_that_wait_for_each_other_are_reported_once"),
     (
+        "giver_believes_on",
+        "leasehold",
+        "engine",
+        "succession::whoever_hands_over_believes_in_it_no_longer_nor_does_his_scope",
+    ),
+    (
         "sqlite_forgets_high_water",
         "leasehold-sqlite",
         "processes",

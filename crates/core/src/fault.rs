@@ -54,6 +54,7 @@ pub const PLANTED: &[Planted] = planted! {
     "scope_forgets_count": "what a scope holds several times is held until the last is given back",
     "waits_for_itself": "a run inside a run of the same name says busy, and does not hang",
     "no_deadlock_seen": "scopes and runs that wait for each other are reported",
+    "giver_believes_on": "whoever hands a lease over holds it no longer, from that moment",
     "sqlite_forgets_high_water": "tokens rise over a power cut",
     "sqlite_ignores_life": "the lease of a dead holder is free at once",
     "sqlite_ignores_replaced_file": "a replaced file is noticed",

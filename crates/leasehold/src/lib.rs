@@ -23,6 +23,7 @@
 //! | do something under a lock | [`Lock::run`], [`Lock::run_within`], [`Lock::try_run`] |
 //! | hold a lock by hand | [`Lock::acquire`], [`Lock::acquire_within`], [`Lock::try_acquire`] |
 //! | take again what you have | [`Leasehold::scope`] |
+//! | give a lease to another process | [`Lease::hand_over`], [`Leasehold::take_over`] |
 //! | know that it still holds | [`Lease::check`], [`Lease::ensure`], [`Lease::lost`] |
 //! | protect what you write to | [`Lease::token`] |
 //! | listen to what happens | [`Observer`], `tracing` |
@@ -60,6 +61,7 @@ mod owner;
 mod party;
 mod pursuit;
 mod scope;
+mod succession;
 mod terms;
 mod ticket;
 mod timer;
@@ -79,6 +81,7 @@ pub use leasehold_core::{
 };
 pub use lock::{Lock, Outcome};
 pub use scope::Scope;
+pub use succession::HandOver;
 
 /// Runs the example of a documentation page.
 #[doc(hidden)]

@@ -5,4 +5,5 @@ mod common;
 mod knots;
 mod promises;
 mod scope;
+mod succession;
 mod trouble;
