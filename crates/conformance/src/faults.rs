@@ -88,6 +88,7 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "engine",
         "succession::whoever_hands_over_believes_in_it_no_longer_nor_does_his_scope",
     ),
+    ("open_when_busy", "leasehold", "engine", "policy::nothing_opens_a_lock_that_somebody_has"),
     (
         "sqlite_forgets_high_water",
         "leasehold-sqlite",

@@ -55,6 +55,7 @@ pub const PLANTED: &[Planted] = planted! {
     "waits_for_itself": "a run inside a run of the same name says busy, and does not hang",
     "no_deadlock_seen": "scopes and runs that wait for each other are reported",
     "giver_believes_on": "whoever hands a lease over holds it no longer, from that moment",
+    "open_when_busy": "nothing runs without a lease because somebody else has it",
     "sqlite_forgets_high_water": "tokens rise over a power cut",
     "sqlite_ignores_life": "the lease of a dead holder is free at once",
     "sqlite_ignores_replaced_file": "a replaced file is noticed",

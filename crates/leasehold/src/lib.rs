@@ -23,6 +23,7 @@
 //! | do something under a lock | [`Lock::run`], [`Lock::run_within`], [`Lock::try_run`] |
 //! | hold a lock by hand | [`Lock::acquire`], [`Lock::acquire_within`], [`Lock::try_acquire`] |
 //! | take again what you have | [`Leasehold::scope`] |
+//! | go on without the store, knowingly | [`Lock::or_open`], [`Lock::or_else`] |
 //! | give a lease to another process | [`Lease::hand_over`], [`Leasehold::take_over`] |
 //! | know that it still holds | [`Lease::check`], [`Lease::ensure`], [`Lease::lost`] |
 //! | protect what you write to | [`Lease::token`] |
@@ -59,6 +60,7 @@ mod nesting;
 mod open;
 mod owner;
 mod party;
+mod policy;
 mod pursuit;
 mod scope;
 mod succession;
@@ -80,6 +82,7 @@ pub use leasehold_core::{
     Shares, Snapshot, Store, StoreError, StoreErrorKind, StoreUrl, Token, Unsupported, UrlError, Wake, fault,
 };
 pub use lock::{Lock, Outcome};
+pub use policy::{Backed, BackedLock, Held, OpenLock, OpenRun};
 pub use scope::Scope;
 pub use succession::HandOver;
 

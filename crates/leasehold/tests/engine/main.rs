@@ -3,6 +3,7 @@
 
 mod common;
 mod knots;
+mod policy;
 mod promises;
 mod scope;
 mod succession;
