@@ -89,6 +89,7 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "succession::whoever_hands_over_believes_in_it_no_longer_nor_does_his_scope",
     ),
     ("open_when_busy", "leasehold", "engine", "policy::nothing_opens_a_lock_that_somebody_has"),
+    ("half_of_both_stays", "leasehold", "engine", "migrate::all_or_none_within_one_deadline"),
     (
         "sqlite_forgets_high_water",
         "leasehold-sqlite",

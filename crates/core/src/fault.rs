@@ -56,6 +56,7 @@ pub const PLANTED: &[Planted] = planted! {
     "no_deadlock_seen": "scopes and runs that wait for each other are reported",
     "giver_believes_on": "whoever hands a lease over holds it no longer, from that moment",
     "open_when_busy": "nothing runs without a lease because somebody else has it",
+    "half_of_both_stays": "two locks held as one are both or none",
     "sqlite_forgets_high_water": "tokens rise over a power cut",
     "sqlite_ignores_life": "the lease of a dead holder is free at once",
     "sqlite_ignores_replaced_file": "a replaced file is noticed",

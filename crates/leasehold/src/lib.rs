@@ -24,6 +24,7 @@
 //! | hold a lock by hand | [`Lock::acquire`], [`Lock::acquire_within`], [`Lock::try_acquire`] |
 //! | take again what you have | [`Leasehold::scope`] |
 //! | go on without the store, knowingly | [`Lock::or_open`], [`Lock::or_else`] |
+//! | move to another name or store | [`Lock::and`] |
 //! | give a lease to another process | [`Lease::hand_over`], [`Leasehold::take_over`] |
 //! | know that it still holds | [`Lease::check`], [`Lease::ensure`], [`Lease::lost`] |
 //! | protect what you write to | [`Lease::token`] |
@@ -56,6 +57,7 @@ mod knots;
 mod lease;
 mod local;
 mod lock;
+mod migrate;
 mod nesting;
 mod open;
 mod owner;
@@ -82,6 +84,7 @@ pub use leasehold_core::{
     Shares, Snapshot, Store, StoreError, StoreErrorKind, StoreUrl, Token, Unsupported, UrlError, Wake, fault,
 };
 pub use lock::{Lock, Outcome};
+pub use migrate::{Both, LeasePair};
 pub use policy::{Backed, BackedLock, Held, OpenLock, OpenRun};
 pub use scope::Scope;
 pub use succession::HandOver;

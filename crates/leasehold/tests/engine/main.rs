@@ -3,6 +3,7 @@
 
 mod common;
 mod knots;
+mod migrate;
 mod policy;
 mod promises;
 mod scope;
