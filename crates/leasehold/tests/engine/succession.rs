@@ -57,23 +57,28 @@ async fn whoever_hands_over_believes_in_it_no_longer_nor_does_his_scope() {
 #[tokio::test]
 async fn no_task_of_the_giver_is_handed_what_somebody_else_may_have_taken() {
     let (_, giver, taker) = two();
-    let lease = giver.lock("x").acquire().await.unwrap();
-    let waits = [0, 1].map(|_| {
+    // Several wait when the claim is stated, so that it has tokens for all of them.
+    let blocker = taker.lock("x").acquire().await.unwrap();
+    let mut waits = tokio::task::JoinSet::new();
+    for _ in 0..3 {
         let lock = giver.lock("x");
-        tokio::spawn(async move { lock.acquire().await.unwrap() })
-    });
-    until("they wait", async || !giver.inspect("x").await.unwrap().holders.is_empty()).await;
-    tokio::time::sleep(ms(20)).await;
+        waits.spawn(async move { lock.acquire().await.unwrap() });
+    }
+    until("they wait", async || !taker.inspect("x").await.unwrap().waiters.is_empty()).await;
+    tokio::time::sleep(ms(50)).await;
+    blocker.release().await.unwrap();
+    let lease = waits.join_next().await.unwrap().unwrap();
+    lease.ensure(lease.ttl() / 2).await.unwrap();
     let given = lease.hand_over().await.unwrap();
     let taken = taker.take_over(given.ticket().clone()).await.unwrap();
     // The giver does not know yet, and lets go.
     drop(given);
     tokio::time::sleep(ms(100)).await;
-    assert!(waits.iter().all(|task| !task.is_finished()), "a task was given what another owner has");
+    assert!(waits.try_join_next().is_none(), "a task was given what another owner has");
     taken.check().unwrap();
     taken.release().await.unwrap();
-    for task in waits {
-        drop(task.await.unwrap());
+    while let Some(lease) = waits.join_next().await {
+        drop(lease.unwrap());
     }
 }
 
