@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 pub mod fight;
 pub mod handover;
+pub mod proxy;
 pub mod puppet;
+pub mod servers;
 
 use puppet::Trouble;
 

@@ -37,6 +37,7 @@ struct Written {
     id: [u8; 16],
     owner: (String, String, u32, String, String),
     share: (u32, u32),
+    reshape: u32,
     ttl_ns: u64,
     delay_ns: u64,
     at_least_ns: u64,
@@ -57,7 +58,8 @@ impl LeaseTicket {
         let token = entry.token?;
         let tenure = Tenure { count: entry.tenure, token, note: entry.note.clone() };
         let (id, owner) = (entry.id, entry.owner.clone());
-        let claim = claim(name.clone(), id, owner, entry.share, entry.ttl, entry.note.clone(), false);
+        let shape = (entry.share, entry.reshape);
+        let claim = claim(name.clone(), id, owner, shape, entry.ttl, entry.note.clone(), false);
         Some(Self { claim, tenure, given: false })
     }
 
@@ -82,7 +84,8 @@ impl LeaseTicket {
     /// The ticket as bytes, for a pipe to a process of the same version.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Claim { name, id, owner, share, turn: _, ttl, note: _, anchored, aftermath, .. } = &self.claim;
+        let Claim { name, id, owner, share, reshape, turn: _, ttl, note: _, anchored, aftermath, .. } =
+            &self.claim;
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let Owner { host, user, pid, program, tag } = owner.clone();
         let written = Written {
@@ -90,6 +93,7 @@ impl LeaseTicket {
             id: id.to_bytes(),
             owner: (host, user, pid, program, tag),
             share: (share.take(), share.of()),
+            reshape: *reshape,
             ttl_ns: nanos(*ttl),
             delay_ns: nanos(aftermath.delay),
             at_least_ns: nanos(aftermath.at_least),
@@ -111,7 +115,7 @@ impl LeaseTicket {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let wrong = || ConfigError::new("this is not the ticket of a lease, or one of another version");
         let written: Written = serde_json::from_slice(bytes).map_err(|_| wrong())?;
-        let Written { name, id, owner, share, ttl_ns, delay_ns, at_least_ns, .. } = written;
+        let Written { name, id, owner, share, reshape, ttl_ns, delay_ns, at_least_ns, .. } = written;
         let Written { anchored, given, note, tenure, token, .. } = written;
         let (host, user, pid, program, tag) = owner;
         let owner = Owner { host, user, pid, program, tag };
@@ -121,7 +125,7 @@ impl LeaseTicket {
         let (name, id) = (LockName::parse(&name)?, ClaimId::from_bytes(id));
         let ttl = Duration::from_nanos(ttl_ns);
         let (delay, at_least) = (Duration::from_nanos(delay_ns), Duration::from_nanos(at_least_ns));
-        let claim = claim(name, id, owner, share, ttl, note.clone(), anchored);
+        let claim = claim(name, id, owner, (share, reshape), ttl, note.clone(), anchored);
         let claim = Claim { aftermath: Aftermath { delay, at_least }, ..claim };
         Ok(Self { claim, tenure: Tenure { count: tenure, token, note }, given })
     }
@@ -216,7 +220,7 @@ fn claim(
     name: LockName,
     id: ClaimId,
     owner: Owner,
-    share: Share,
+    (share, reshape): (Share, u32),
     ttl: Duration,
     note: Note,
     anchored: bool,
@@ -229,6 +233,7 @@ fn claim(
         id,
         owner,
         share,
+        reshape,
         turn,
         ttl,
         note,
@@ -262,7 +267,8 @@ mod tests {
             Owner { host: "h".into(), user: "u".into(), pid: 7, program: "p".into(), tag: "t".into() };
         let (name, id) = (LockName::parse("a \"b\"").unwrap(), ClaimId::random().unwrap());
         let note = Note::parse("job #1").unwrap();
-        let claim = claim(name, id, owner, Share::EXCLUSIVE, Duration::from_millis(1500), note.clone(), true);
+        let claim =
+            claim(name, id, owner, (Share::EXCLUSIVE, 4), Duration::from_millis(1500), note.clone(), true);
         let aftermath = Aftermath { delay: Duration::from_secs(2), at_least: Duration::from_secs(9) };
         let claim = Claim { aftermath, ..claim };
         let tenure = Tenure { count: 3, token: Token::new(99).unwrap(), note };
