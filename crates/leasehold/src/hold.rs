@@ -1,13 +1,14 @@
 //! What a lease and the engine share: until when it holds, and what became of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{BootTime, Clock, LockName, Lost, LostReason, Token};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::nesting::Asker;
 use crate::pulse::Pulse;
 use crate::shape::Shape;
 
@@ -54,6 +55,8 @@ pub(crate) struct Hold {
     begun: AtomicU64,
     /// Set by a holder under whose lease nothing was done: it need not keep the name shut.
     idle: AtomicBool,
+    /// Who took it, where an acquire did.
+    asker: OnceLock<Arc<Asker>>,
     news: watch::Sender<News>,
     cancelled: CancellationToken,
 }
@@ -85,6 +88,7 @@ impl Hold {
             pulse: Mutex::default(),
             begun: AtomicU64::new(since.as_nanos()),
             idle: AtomicBool::new(false),
+            asker: OnceLock::new(),
             news: watch::Sender::new(news),
             cancelled: CancellationToken::new(),
         }
@@ -189,6 +193,17 @@ impl Hold {
 
     pub(crate) fn cancelled(&self) -> CancellationToken {
         self.cancelled.clone()
+    }
+
+    /// Remembers who took it.
+    pub(crate) fn asked_by(&self, asker: Arc<Asker>) {
+        // A hold is taken once.
+        drop(self.asker.set(asker));
+    }
+
+    /// Who took it, where an acquire did.
+    pub(crate) fn asker(&self) -> Option<&Arc<Asker>> {
+        self.asker.get()
     }
 
     pub(crate) fn take(&self) {

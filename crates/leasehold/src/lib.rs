@@ -25,6 +25,10 @@
 //! | let many read and one write | [`Leasehold::rwlock`], [`Lease::upgrade`], [`Lease::downgrade`] |
 //! | let at most so many in at once | [`Leasehold::semaphore`], [`Lock::permits`] |
 //! | hold several locks, all or none | [`Leasehold::lock_all`] |
+//! | take again what you have | [`Leasehold::scope`] |
+//! | go on without the store, knowingly | [`Lock::or_open`], [`Lock::or_else`] |
+//! | move to another name or store | [`Lock::and`] |
+//! | give a lease to another process | [`Lease::hand_over`], [`Leasehold::take_over`] |
 //! | know that it still holds | [`Lease::check`], [`Lease::ensure`], [`Lease::lost`] |
 //! | have one leader of many | [`Leasehold::election`] |
 //! | do something once, whoever comes first | [`Leasehold::once`], [`Leasehold::once_per`] |
@@ -56,6 +60,7 @@ mod gather;
 mod handover;
 mod hold;
 mod janitor;
+mod knots;
 mod leader;
 mod lease;
 mod lease_set;
@@ -63,19 +68,24 @@ mod local;
 mod lock;
 mod lock_all;
 mod marks;
+mod migrate;
+mod nesting;
 mod once;
 mod open;
 mod owner;
 mod party;
 mod patience;
 mod period;
+mod policy;
 mod proof;
 mod pulse;
 mod pursuit;
 mod reshape;
 mod rwlock;
+mod scope;
 mod semaphore;
 mod shape;
+mod succession;
 mod term;
 mod terms;
 mod ticket;
@@ -87,7 +97,7 @@ mod watchdog;
 pub use builder::Builder;
 pub use client::{AsyncLedger, Leasehold};
 pub use election::{AfterTerm, Election};
-pub use event::{Event, Observer};
+pub use event::{Event, Observer, Stuck};
 pub use handover::LeaseTicket;
 pub use hold::LeaseState;
 pub use leader::LeaderWatch;
@@ -101,9 +111,13 @@ pub use leasehold_core::{
 };
 pub use lock::{Lock, Outcome};
 pub use lock_all::LockAll;
+pub use migrate::{Both, LeasePair};
 pub use once::{Once, OnceOutcome, OnceRun, Remembered};
 pub use period::{Period, Zone};
+pub use policy::{Backed, BackedLock, Held, OpenLock, OpenRun};
 pub use rwlock::RwLock;
+pub use scope::Scope;
+pub use succession::HandOver;
 pub use term::Term;
 
 /// Runs the example of a documentation page.

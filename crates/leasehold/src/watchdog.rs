@@ -48,6 +48,8 @@ pub(crate) struct Tenancy {
     pub(crate) failures: u32,
     /// Who stands in line behind it in this process.
     pub(crate) party: Option<Rc<Party>>,
+    /// Whether another owner may take it over at any moment.
+    pub(crate) given: bool,
 }
 
 impl Tenancy {
@@ -163,7 +165,14 @@ impl Watchdog {
     pub(crate) fn ticket(&self, id: u64) -> Option<LeaseTicket> {
         let inner = self.inner.borrow();
         let tenancy = &inner.entries.get(&id)?.tenancy;
-        Some(LeaseTicket::new(&tenancy.claim, &tenancy.tenure))
+        Some(LeaseTicket::new(&tenancy.claim, &tenancy.tenure, false))
+    }
+
+    /// Every hold that stands, and how much it holds.
+    pub(crate) fn holds(&self) -> Vec<(Arc<Hold>, Share)> {
+        let inner = self.inner.borrow();
+        let standing = inner.entries.values().filter(|entry| entry.hold.reason().is_none());
+        standing.map(|entry| (entry.hold.clone(), entry.tenancy.claim.share)).collect()
     }
 
     /// Watches no longer: whatever a renewal under way answers, it says nothing to anybody.
@@ -213,7 +222,7 @@ enum Due {
 
 /// Takes over a lease that was claimed elsewhere: renews it at once, and watches it from then on.
 pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Arc<Hold>> {
-    let LeaseTicket { claim, tenure } = ticket;
+    let LeaseTicket { claim, tenure, given: _ } = ticket;
     let renew = Renew { claim: Arc::new(claim), tenure: tenure.clone() };
     let sent = engine.clock.now();
     let (name, deadline) = (renew.claim.name.clone(), engine.settings.timeout);
@@ -238,6 +247,7 @@ pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Ar
         anchored: renew.claim.anchored,
         aftermath: renew.claim.aftermath,
         note: tenure.note.clone(),
+        succeeds: None,
     };
     let tenancy = Tenancy {
         claim: renew.claim,
@@ -251,11 +261,29 @@ pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Ar
         until,
         failures: 0,
         party: None,
+        given: false,
     };
     let hold = tenancy.hold(engine);
     hold.take();
     engine.watchdog.add(hold.clone(), tenancy);
     Ok(hold)
+}
+
+/// Ends a lease for its holder, and goes on renewing it under another hold until another owner takes it over.
+pub(crate) fn give(engine: &Rc<Engine>, hold: &Hold) -> Result<(Arc<Hold>, LeaseTicket)> {
+    hold.check()?;
+    let released = || Error::from(leasehold_core::Lost::new(LostReason::Released));
+    let tenancy = engine.watchdog.remove(hold.id).ok_or_else(released)?;
+    // From here on somebody else may hold it: no task of this process gets it without asking the store.
+    let tenancy = Tenancy { run: tenancy.tenure.count, given: true, ..tenancy };
+    let ticket = LeaseTicket::new(&tenancy.claim, &tenancy.tenure, true);
+    if !fault!("giver_believes_on") {
+        hold.end(LostReason::Superseded);
+    }
+    let kept = tenancy.hold(engine);
+    kept.take();
+    engine.watchdog.add(kept.clone(), tenancy);
+    Ok((kept, ticket))
 }
 
 /// Watches until the engine ends.
@@ -327,16 +355,17 @@ fn look(engine: &Engine, id: u64, now: BootTime) -> Due {
 
 /// Ends a lease for this reason and tells everybody.
 pub(crate) fn lose(engine: &Engine, id: u64, reason: LostReason) {
-    let (hold, tenancy) = {
+    let (hold, tenancy, ensuring) = {
         let mut inner = engine.watchdog.inner.borrow_mut();
         inner.schedule(id, None);
         let Some(entry) = inner.entries.get_mut(&id) else { return };
-        for reply in entry.ensuring.drain(..) {
-            drop(reply.send(Err(leasehold_core::Lost::new(reason).into())));
-        }
-        (entry.hold.clone(), entry.tenancy.clone())
+        (entry.hold.clone(), entry.tenancy.clone(), std::mem::take(&mut entry.ensuring))
     };
     let stands = hold.end(reason);
+    // After the end: whoever hears "lost" here must not find that it holds.
+    for reply in ensuring {
+        drop(reply.send(Err(leasehold_core::Lost::new(reason).into())));
+    }
     engine.emit(&Event::Lost { name: hold.name.clone(), token: hold.token(), reason: stands.reason });
     if let Some(engine) = engine.me.upgrade() {
         local::lost(&engine, &tenancy);
@@ -362,11 +391,17 @@ async fn renew(engine: Rc<Engine>, batch: Vec<(u64, Renew)>) {
                 engine.tick(server_time);
                 kept(&engine, id, sent, ttl);
             }
-            Ok(Renewal::Lost) => lose(&engine, id, LostReason::StoreForgot),
+            Ok(Renewal::Lost) => gone(&engine, id),
             Err(error) => failed(&engine, id, error),
         }
     }
     engine.watchdog.moved.notify_one();
+}
+
+/// The store knows it no longer.
+fn gone(engine: &Engine, id: u64) {
+    let given = engine.watchdog.inner.borrow().entries.get(&id).is_some_and(|entry| entry.tenancy.given);
+    lose(engine, id, if given { LostReason::Superseded } else { LostReason::StoreForgot });
 }
 
 fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {

@@ -54,6 +54,10 @@ impl Observer for Log {
 }
 
 impl Log {
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.0.lock().unwrap().clone()
+    }
+
     pub(crate) fn count(&self, wanted: impl Fn(&Event) -> bool) -> usize {
         self.0.lock().unwrap().iter().filter(|event| wanted(event)).count()
     }

@@ -4,9 +4,14 @@
 mod at_least;
 mod common;
 mod election;
+mod knots;
+mod migrate;
 mod once;
 mod permits;
+mod policy;
 mod promises;
 mod readers;
+mod scope;
 mod several;
+mod succession;
 mod trouble;
