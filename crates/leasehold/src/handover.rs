@@ -249,7 +249,8 @@ mod tests {
             Owner { host: "h".into(), user: "u".into(), pid: 7, program: "p".into(), tag: "t".into() };
         let (name, id) = (LockName::parse("a \"b\"").unwrap(), ClaimId::random().unwrap());
         let note = Note::parse("job #1").unwrap();
-        let claim = claim(name, id, owner, Share::EXCLUSIVE, Duration::from_millis(1500), note.clone(), true);
+        let shape = (Share::EXCLUSIVE, 3);
+        let claim = claim(name, id, owner, shape, Duration::from_millis(1500), note.clone(), true);
         let ticket = LeaseTicket { claim, tenure: Tenure { count: 3, token: Token::new(99).unwrap(), note } };
         let back = LeaseTicket::from_bytes(&ticket.to_bytes()).unwrap();
         assert_eq!((&back.claim, &back.tenure), (&ticket.claim, &ticket.tenure));
