@@ -106,6 +106,11 @@ impl Client {
         self.handle.get().ok_or_else(janitor::ended)
     }
 
+    /// Whether its thread was started: until then nothing can be under way.
+    pub(crate) fn is_running(&self) -> bool {
+        self.handle.get().is_some()
+    }
+
     /// Runs something on the engine's thread.
     pub(crate) async fn on_engine<T: Send + 'static>(
         &self,

@@ -21,6 +21,7 @@ use crate::janitor::Janitor;
 use crate::local;
 use crate::party::{Party, Stage, Waiter};
 use crate::pursuit;
+use crate::sim::Rests;
 use crate::terms::Terms;
 use crate::ticket::Ticket;
 use crate::watchdog::Watchdog;
@@ -80,6 +81,8 @@ pub(crate) struct Settings {
     pub(crate) owner: Owner,
     pub(crate) timeout: Duration,
     pub(crate) observers: Vec<Arc<dyn Observer>>,
+    /// Told when the thread has nothing more to do: a simulation waits for that.
+    pub(crate) rests: Option<Rests>,
 }
 
 /// Gives the store, on the engine's thread: opening may block.
@@ -109,7 +112,11 @@ pub(crate) fn start(settings: Settings, open: Opener) -> Result<(Handle, Opening
 }
 
 fn serve(settings: Settings, store: Arc<dyn Store>, mut commands: mpsc::UnboundedReceiver<Command>) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    if let Some(rests) = &settings.rests {
+        runtime.on_thread_park(rests.bell());
+    }
+    let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
         // No file descriptors left, say. Dropping the commands answers each with an error.
         Err(error) => return tracing::error!(%error, "the client's runtime could not be started"),
@@ -294,10 +301,8 @@ impl Engine {
         ask: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let sent = self.clock.now();
-        let answer = match tokio::time::timeout(deadline, ask).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.no_answer(op, name, deadline)),
-        };
+        let answer = self.clock.within(deadline, ask).await;
+        let answer = answer.unwrap_or_else(|| Err(self.no_answer(op, name, deadline)));
         self.asked(op, name, sent, answer.as_ref().err());
         answer
     }

@@ -24,6 +24,7 @@
 //! | hold a lock by hand | [`Lock::acquire`], [`Lock::acquire_within`], [`Lock::try_acquire`] |
 //! | know that it still holds | [`Lease::check`], [`Lease::ensure`], [`Lease::lost`] |
 //! | protect what you write to | [`Lease::token`] |
+//! | test what becomes of you when a lease is lost | [`sim`] |
 //! | listen to what happens | [`Observer`], `tracing` |
 //!
 //! # Any executor, or none
@@ -56,6 +57,7 @@ mod open;
 mod owner;
 mod party;
 mod pursuit;
+pub mod sim;
 mod terms;
 mod ticket;
 mod timer;

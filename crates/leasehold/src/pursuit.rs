@@ -23,6 +23,10 @@ const REFRESH: Duration = PLACE_LIFE.checked_div(3).unwrap();
 /// How long to wait before a failed claim is stated again; it doubles up to [`MOST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MOST_PAUSE: Duration = Duration::from_secs(1);
+/// A wait that ended sooner than this was none.
+const NO_WAIT: Duration = Duration::from_millis(1);
+/// So many of those in a row are busy neighbours; more are a store that always says "changed".
+const MOST_HASTY: u32 = 16;
 
 /// How one claim ended.
 enum Ended {
@@ -57,8 +61,17 @@ async fn pursue_for(engine: &Rc<Engine>, party: &Rc<Party>, head: &Waiter) -> En
     if let Err(error) = engine.store.capabilities().check(&claim) {
         return Ended::Failed(error);
     }
-    let mut chase =
-        Chase { engine, party, head, claim, stated: false, failing_since: None, pauses: 0, told: false };
+    let mut chase = Chase {
+        engine,
+        party,
+        head,
+        claim,
+        stated: false,
+        failing_since: None,
+        pauses: 0,
+        hasty: 0,
+        told: false,
+    };
     let ended = tokio::select! {
         ended = chase.run() => ended,
         () = party.turned_away_from(&head.terms) => Ended::Again,
@@ -100,6 +113,7 @@ struct Chase<'a> {
     stated: bool,
     failing_since: Option<leasehold_core::BootTime>,
     pauses: u32,
+    hasty: u32,
     told: bool,
 }
 
@@ -203,9 +217,14 @@ impl Chase<'_> {
                     clock.sleep_until(clock.now().after(REFRESH)).await;
                 }
             }
-            // A store that always says "changed" must not make us spin.
-            Some(Ok(())) if clock.now().since(started) < Duration::from_millis(1) => self.pause().await,
-            Some(Ok(())) => self.pauses = 0,
+            Some(Ok(())) if clock.now().since(started) >= NO_WAIT => (self.pauses, self.hasty) = (0, 0),
+            Some(Ok(())) => {
+                self.hasty += 1;
+                // A store that always says "changed" must not make us spin.
+                if self.hasty > MOST_HASTY {
+                    self.pause().await;
+                }
+            }
             // Not being able to listen is no reason to stop asking.
             Some(Err(error)) => {
                 self.engine.asked(Op::Wait, Some(&name), started, Some(&error));

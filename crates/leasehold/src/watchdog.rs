@@ -310,7 +310,7 @@ async fn renew(engine: Rc<Engine>, batch: Vec<(u64, Renew)>) {
     let shortest = batch.iter().map(|(_, renew)| renew.claim.ttl).min().unwrap_or_default();
     let deadline = terms::renewal_deadline(shortest, engine.settings.timeout);
     let asked: Vec<Renew> = batch.iter().map(|(_, renew)| renew.clone()).collect();
-    let answers = tokio::time::timeout(deadline, engine.store.renew(&asked)).await;
+    let answers = engine.clock.within(deadline, engine.store.renew(&asked)).await;
     // The end of validity is counted from before the request was sent, whenever the reply comes.
     let sent = if fault!("validity_from_reply") { engine.clock.now() } else { sent };
     let answers = answers.unwrap_or_default();
