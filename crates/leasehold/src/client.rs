@@ -4,6 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
@@ -123,6 +124,22 @@ impl Client {
             async move { drop(reply.send(work.await)) }.boxed_local()
         })))?;
         answer.await.map_err(|_| janitor::ended())
+    }
+
+    /// Returns once so much time has passed by the client's clock, on any executor.
+    pub(crate) async fn sleep(&self, time: Duration) -> Result<()> {
+        let (mut reply, passed) = oneshot::channel();
+        self.send(Command::Run(Box::new(move |engine| {
+            async move {
+                let clock = &engine.clock;
+                tokio::select! {
+                    () = clock.sleep_until(clock.now().after(time)) => drop(reply.send(())),
+                    () = reply.closed() => {}
+                }
+            }
+            .boxed_local()
+        })))?;
+        passed.await.map_err(|_| janitor::ended())
     }
 
     /// Runs something with the store on the engine's thread, within the client's timeout.

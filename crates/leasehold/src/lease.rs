@@ -49,6 +49,10 @@ impl Lease {
         Self { hold, client, released: false }
     }
 
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// What is locked, with its namespace.
     #[must_use]
     pub fn name(&self) -> &LockName {

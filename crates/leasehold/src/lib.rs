@@ -19,6 +19,7 @@
 //!
 //! | to | use |
 //! |---|---|
+//! | do without `async` | [`blocking`] |
 //! | open a store | [`Leasehold::connect`], [`Leasehold::memory`] |
 //! | do something under a lock | [`Lock::run`], [`Lock::run_within`], [`Lock::try_run`] |
 //! | hold a lock by hand | [`Lock::acquire`], [`Lock::acquire_within`], [`Lock::try_acquire`] |
@@ -42,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 mod acquire;
+pub mod blocking;
 mod builder;
 mod client;
 pub mod config;

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use leasehold_core::{
-    Aftermath, Busy, ConfigError, Error, LockName, NameError, Note, NoteError, Result, Share, Turn,
+    Aftermath, Busy, ConfigError, Error, LockName, NameError, Note, NoteError, Result, Share, Token, Turn,
 };
+use tracing::{Instrument, Span};
 
 use crate::acquire::Acquire;
 use crate::client::Client;
@@ -336,7 +337,7 @@ async fn run_under<T>(lease: Lease, work: impl AsyncFnOnce(&Lease) -> T) -> Resu
     let done = {
         // The loss comes first: work that ended in the very moment of the loss is not vouched for.
         let lost = pin!(lease.lost());
-        let work = pin!(work(&lease));
+        let work = pin!(work(&lease).instrument(run_span(lease.name(), lease.token())));
         match first_of(lost, work).await {
             Either::Left(lost) => Err(lost),
             Either::Right(value) => Ok(value),
@@ -345,12 +346,22 @@ async fn run_under<T>(lease: Lease, work: impl AsyncFnOnce(&Lease) -> T) -> Resu
     match done {
         Err(lost) => Err(lost.into()),
         Ok(value) => {
-            let (name, token) = (lease.name().clone(), lease.token());
-            if let Err(error) = lease.release().await {
-                tracing::warn!(%name, %token, %error, "the work is done, but its lease could not be given back");
-            }
+            give_back(lease).await;
             Ok(value)
         }
+    }
+}
+
+/// Around the work that runs under a lease.
+pub(crate) fn run_span(name: &LockName, token: Token) -> Span {
+    tracing::info_span!("leasehold.run", %name, %token)
+}
+
+/// Gives the lease of work that is done back: nothing that goes wrong with it hides what the work returned.
+pub(crate) async fn give_back(lease: Lease) {
+    let (name, token) = (lease.name().clone(), lease.token());
+    if let Err(error) = lease.release().await {
+        tracing::warn!(%name, %token, %error, "the work is done, but its lease could not be given back");
     }
 }
 
