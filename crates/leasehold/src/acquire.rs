@@ -6,9 +6,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use leasehold_core::{Leave, Result};
+use tracing::Span;
 
 use crate::client::Client;
 use crate::engine::{Command, Request};
+use crate::event;
 use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::terms::Terms;
@@ -24,6 +26,7 @@ pub(crate) struct Acquire {
     terms: Arc<Terms>,
     wait: Option<Duration>,
     wants_busy: bool,
+    span: Span,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +41,8 @@ impl Acquire {
     pub(crate) fn new(client: Arc<Client>, terms: Terms, wait: Option<Duration>, wants_busy: bool) -> Self {
         let seq = client.next_seq();
         let (ticket, terms) = (Ticket::new(), Arc::new(terms));
-        Self { client, stage: Stage::New, ticket, seq, terms, wait, wants_busy }
+        let span = event::acquire_span(&client, &terms, wait);
+        Self { client, stage: Stage::New, ticket, seq, terms, wait, wants_busy, span }
     }
 
     fn ask(&self) -> Result<()> {
@@ -53,6 +57,7 @@ impl Acquire {
 
     fn finish(&mut self, answer: Result<Arc<Hold>>) -> Poll<Result<Lease>> {
         self.stage = Stage::Done;
+        event::record_acquire(&self.span, &answer);
         Poll::Ready(answer.map(|hold| Lease::new(hold, self.client.clone())))
     }
 }
@@ -67,7 +72,8 @@ impl Future for Acquire {
             }
             self.stage = Stage::Asked;
         }
-        match self.ticket.poll(context) {
+        let answer = self.span.in_scope(|| self.ticket.poll(context));
+        match answer {
             Poll::Ready(answer) => self.finish(answer),
             Poll::Pending => Poll::Pending,
         }

@@ -107,6 +107,11 @@ impl Client {
         self.handle.get().ok_or_else(janitor::ended)
     }
 
+    /// The kind of store: what its URL starts with.
+    pub(crate) fn scheme(&self) -> &str {
+        self.store_name.split(':').next().unwrap_or_default()
+    }
+
     /// Whether its thread was started: until then nothing can be under way.
     pub(crate) fn is_running(&self) -> bool {
         self.handle.get().is_some()

@@ -260,7 +260,7 @@ impl Engine {
         let mut parties: Vec<_> = self.lines.borrow().values().cloned().collect();
         parties.extend(self.singles.borrow().values().cloned());
         for party in parties {
-            party.fail(&crate::janitor::ended());
+            self.fail(&party, &crate::janitor::ended());
             party.look_again();
             while party.stage.get() == Stage::Pursuing {
                 tokio::task::yield_now().await;
@@ -272,16 +272,31 @@ impl Engine {
     pub(crate) async fn time_out(&self, party: &Party, seq: u64, waited: Duration) {
         // Whoever was handed a lease and has not taken it yet is timed out if it is taken back from him.
         let Some(waiter) = party.find(seq).filter(|waiter| waiter.ticket.is_waiting()) else { return };
+        let ahead = party.ahead_of(seq);
         // The answer is awaited below, so the deadline task must not stop itself by leaving.
         party.leave_at_deadline(seq);
         let trouble = party.trouble.borrow().clone();
         let answer = match trouble {
             // The store did not answer when last asked: "busy" would be a guess.
             Some(error) => error,
-            None => Error::TimedOut { waited, busy: Box::new(self.busy(&party.name, None).await) },
+            None => Error::TimedOut { waited, busy: Box::new(self.busy(&party.name, ahead).await) },
         };
         // His future may have been dropped meanwhile.
-        drop(waiter.ticket.answer(Err(answer)));
+        if waiter.ticket.answer(Err(answer.clone())).is_ok() {
+            self.not_acquired(&waiter, answer);
+        }
+    }
+
+    /// Answers all of a party with this error.
+    pub(crate) fn fail(&self, party: &Party, error: &Error) {
+        for waiter in party.fail(error) {
+            self.not_acquired(&waiter, error.clone());
+        }
+    }
+
+    fn not_acquired(&self, waiter: &Waiter, error: Error) {
+        let (name, waited) = (waiter.terms.name.clone(), self.clock.now().since(waiter.asked));
+        self.emit(&Event::NotAcquired { name, waited, error });
     }
 
     /// Who has a name, as far as can be found out quickly.

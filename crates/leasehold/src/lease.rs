@@ -9,9 +9,11 @@ use futures_util::FutureExt;
 use leasehold_core::{ConfigError, Leave, LockName, Lost, LostReason, Note, NoteError, Result, Token, fault};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use crate::client::Client;
 use crate::engine::{Command, Engine};
+use crate::event;
 use crate::handover::LeaseTicket;
 use crate::hold::{Hold, LeaseState};
 use crate::janitor;
@@ -42,11 +44,14 @@ pub struct Lease {
     hold: Arc<Hold>,
     client: Arc<Client>,
     released: bool,
+    /// Open as long as the lease is held.
+    span: Span,
 }
 
 impl Lease {
     pub(crate) fn new(hold: Arc<Hold>, client: Arc<Client>) -> Self {
-        Self { hold, client, released: false }
+        let span = event::lease_span(&hold);
+        Self { hold, client, released: false, span }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -242,6 +247,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        event::record_end(&self.span, &self.hold, self.released);
         if self.released || self.hold.is_forked() || fault!("no_release_on_drop") {
             return;
         }

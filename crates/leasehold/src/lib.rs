@@ -26,7 +26,7 @@
 //! | know that it still holds | [`Lease::check`], [`Lease::ensure`], [`Lease::lost`] |
 //! | protect what you write to | [`Lease::token`] |
 //! | test what becomes of you when a lease is lost | [`sim`] |
-//! | listen to what happens | [`Observer`], `tracing` |
+//! | listen to what happens | [`Observer`], which also tells of `tracing` and of metrics |
 //!
 //! # Any executor, or none
 //!
@@ -55,6 +55,8 @@ mod janitor;
 mod lease;
 mod local;
 mod lock;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod open;
 mod owner;
 mod party;
@@ -78,6 +80,8 @@ pub use leasehold_core::{
     Shares, Snapshot, Store, StoreError, StoreErrorKind, StoreUrl, Token, Unsupported, UrlError, Wake, fault,
 };
 pub use lock::{Lock, Outcome};
+#[cfg(feature = "metrics")]
+pub use metrics::Metrics;
 
 /// Runs the example of a documentation page.
 #[doc(hidden)]

@@ -9,11 +9,12 @@ use futures_util::future::{Either, select};
 use leasehold_core::{
     Aftermath, Busy, ConfigError, Error, LockName, NameError, Note, NoteError, Result, Share, Token, Turn,
 };
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
 use crate::acquire::Acquire;
 use crate::client::Client;
 use crate::config::{Config, DEFAULT_TTL};
+use crate::event;
 use crate::lease::Lease;
 use crate::terms::{self, Terms};
 
@@ -337,7 +338,7 @@ async fn run_under<T>(lease: Lease, work: impl AsyncFnOnce(&Lease) -> T) -> Resu
     let done = {
         // The loss comes first: work that ended in the very moment of the loss is not vouched for.
         let lost = pin!(lease.lost());
-        let work = pin!(work(&lease).instrument(run_span(lease.name(), lease.token())));
+        let work = pin!(work(&lease).instrument(event::run_span(lease.name(), lease.token())));
         match first_of(lost, work).await {
             Either::Left(lost) => Err(lost),
             Either::Right(value) => Ok(value),
@@ -350,11 +351,6 @@ async fn run_under<T>(lease: Lease, work: impl AsyncFnOnce(&Lease) -> T) -> Resu
             Ok(value)
         }
     }
-}
-
-/// Around the work that runs under a lease.
-pub(crate) fn run_span(name: &LockName, token: Token) -> Span {
-    tracing::info_span!("leasehold.run", %name, %token)
 }
 
 /// Gives the lease of work that is done back: nothing that goes wrong with it hides what the work returned.

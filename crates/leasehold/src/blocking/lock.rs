@@ -129,7 +129,7 @@ impl From<crate::Lock> for Lock {
 
 /// Works under a lease, and says afterwards whether it held all the time.
 pub(super) fn run_under<T>(lease: Lease, work: impl FnOnce(&Lease) -> T) -> Result<T> {
-    let span = crate::lock::run_span(lease.name(), lease.token());
+    let span = crate::event::run_span(lease.name(), lease.token());
     let value = span.in_scope(|| work(&lease));
     lease.check()?;
     wait(crate::lock::give_back(lease.into_async()));
