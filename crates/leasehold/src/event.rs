@@ -50,7 +50,7 @@ pub enum Event {
         /// The fencing token.
         token: Token,
         /// How much was left when the answer came: the less, the nearer it was to the loss.
-        slack: Duration,
+        left: Duration,
         /// For how long it holds now without another.
         remaining: Duration,
     },
@@ -170,8 +170,8 @@ pub(crate) fn trace(event: &Event) {
         Event::NotAcquired { name, waited, error } => {
             tracing::debug!(%name, %error, waited_ms = ms(waited), "not acquired");
         }
-        Event::Renewed { name, token, slack, remaining } => {
-            tracing::trace!(%name, %token, slack_ms = ms(slack), remaining_ms = ms(remaining), "renewed");
+        Event::Renewed { name, token, left, remaining } => {
+            tracing::trace!(%name, %token, left_ms = ms(left), remaining_ms = ms(remaining), "renewed");
         }
         Event::RenewalFailed { name, token, error, remaining, .. } => {
             tracing::warn!(%name, %token, %error, remaining_ms = ms(remaining), "renewal failed, retrying");

@@ -34,6 +34,15 @@
 //! runtime, so they run on tokio, on smol, under a plain `block_on`; and a program that blocks all its threads
 //! keeps its leases.
 //!
+//! # Features
+//!
+//! A feature only adds. The store in memory, [`blocking`] and [`sim`] are always there.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `sqlite` (default) | the store in an SQLite file |
+//! | `metrics` | `Metrics`, an [`Observer`] for the facade `metrics` |
+//!
 //! # Which promise, and which not
 //!
 //! At most one *unexpired* lease, by the boot clock of each machine, less one percent for clocks that run at
@@ -56,7 +65,7 @@ mod lease;
 mod local;
 mod lock;
 #[cfg(feature = "metrics")]
-mod metrics;
+mod meter;
 mod open;
 mod owner;
 mod party;
@@ -81,7 +90,7 @@ pub use leasehold_core::{
 };
 pub use lock::{Lock, Outcome};
 #[cfg(feature = "metrics")]
-pub use metrics::Metrics;
+pub use meter::Metrics;
 
 /// Runs the example of a documentation page.
 #[doc(hidden)]

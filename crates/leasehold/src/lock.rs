@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use leasehold_core::{
-    Aftermath, Busy, ConfigError, Error, LockName, NameError, Note, NoteError, Result, Share, Token, Turn,
+    Aftermath, Busy, ConfigError, Error, LockName, NameError, Note, NoteError, Result, Share, Turn,
 };
 use tracing::Instrument;
 

@@ -336,7 +336,7 @@ fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {
     let Some(entry) = inner.entries.get_mut(&id) else { return };
     entry.in_flight = false;
     let until = terms::valid_until(sent, ttl);
-    let slack = entry.hold.remaining();
+    let left = entry.hold.remaining();
     if !entry.hold.extend(until) {
         // Its time ran out before the answer came: the holder may have acted on that.
         drop(inner);
@@ -353,7 +353,7 @@ fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {
     inner.schedule(id, Some(next));
     drop(inner);
     let remaining = hold.remaining();
-    engine.emit(&Event::Renewed { name: hold.name.clone(), token: hold.token, slack, remaining });
+    engine.emit(&Event::Renewed { name: hold.name.clone(), token: hold.token, left, remaining });
 }
 
 fn failed(engine: &Engine, id: u64, error: Error) {

@@ -1,5 +1,4 @@
 //! The words without `async`: they mean the same, in plain threads and inside runtimes.
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

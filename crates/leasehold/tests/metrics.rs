@@ -118,8 +118,8 @@ async fn everything_is_counted_under_labels_of_few_values() {
     assert_eq!(of("leasehold_release_total{outcome=acknowledged,store=memory}").0, 1);
     let kept = of("leasehold_renew_total{outcome=kept,store=memory}").0;
     assert!((2..=3).contains(&kept), "{kept}");
-    let slack = of("leasehold_renew_slack_seconds{store=memory}");
-    assert!(slack.0 == kept && (15.0..20.0).contains(&(slack.1 / kept as f64)), "{slack:?}");
+    let left = of("leasehold_renew_left_seconds{store=memory}");
+    assert!(left.0 == kept && (15.0..20.0).contains(&(left.1 / kept as f64)), "{left:?}");
     assert!(of("leasehold_renew_total{outcome=failed,store=memory}").0 > 2);
     assert_eq!(of("leasehold_endangered_total{store=memory}").0, 1);
     assert_eq!(of("leasehold_lost_total{reason=expired,store=memory}").0, 1);
@@ -128,7 +128,7 @@ async fn everything_is_counted_under_labels_of_few_values() {
     of("leasehold_store_request_seconds{class=order,op=release,outcome=done,store=memory}");
 
     // The table in the documentation is the list of what there is.
-    let page = include_str!("../src/metrics.rs");
+    let page = include_str!("../src/meter.rs");
     for key in all.keys() {
         let name = key.strip_prefix("described ").unwrap_or(key).split('{').next().unwrap();
         assert!(page.contains(&format!("/// | `{name}` |")), "{name} is not in the table");

@@ -184,7 +184,7 @@ async fn a_waiter_keeps_its_place_while_time_flies_and_gets_its_turn_without_it(
     assert_eq!(sim.clock().now(), now, "a release is enough");
     assert!(!late.is_finished());
     lease.release().await.unwrap();
-    late.await.unwrap().unwrap();
+    late.await.unwrap().unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn anything_else_may_go_wrong_on_the_wire() {
     sim.wire(&client).always(Op::Claim, Mishap::Silent);
     assert!(matches!(sim.until(client.lock("y").acquire()).await, Err(Error::Store(_))));
     sim.mend(&client).await;
-    client.lock("y").acquire().await.unwrap();
+    client.lock("y").acquire().await.unwrap().release().await.unwrap();
 }
 
 #[test]

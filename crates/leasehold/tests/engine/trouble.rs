@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{Log, TTL, ms, until};
-use leasehold::sim::{Mishap, Wire};
+use leasehold::sim::{Mishap, Sim, Wire};
 use leasehold::{Clock, Error, Event, LeaseState, Leasehold, LostReason, MemoryStore, Op};
 use leasehold_core::Leave;
 
@@ -136,21 +136,14 @@ async fn an_answer_that_comes_after_the_end_brings_nothing_back() {
 
 #[tokio::test]
 async fn validity_counts_from_before_the_request_was_sent() {
-    let (store, _, _) = client();
-    let client = Leasehold::builder().store(store.clone());
-    let (clock, ttl) = (Clock::system(), Duration::from_secs(20));
-    let bound = |asked| lease_end(ttl).saturating_sub(clock.now().since(asked));
-    store.next(Op::Claim, Mishap::Late(ms(700)), 1);
-    let asked = clock.now();
-    let lease = client.lock("x").ttl(ttl).acquire().await.unwrap();
-    // Half of what the answer was late is left for a slow machine.
-    let (most, left) = (bound(asked) + ms(350), lease.remaining());
-    assert!(left <= most, "{left:?} of {most:?} after the grant");
-    store.next(Op::Renew, Mishap::Late(ms(700)), 1);
-    let asked = clock.now();
-    lease.ensure(ttl - ms(1000)).await.unwrap();
-    let (most, left) = (bound(asked) + ms(350), lease.remaining());
-    assert!(left <= most, "{left:?} of {most:?} after the renewal");
+    let (sim, ttl, late) = (Sim::new(), Duration::from_secs(20), ms(700));
+    let (client, lock) = (sim.client(), sim.client().lock("x").ttl(ttl));
+    sim.wire(&client).next(Op::Claim, Mishap::Late(late), 1);
+    let lease = sim.until(lock.acquire()).await.unwrap();
+    assert_eq!(lease.remaining(), lease_end(ttl) - late, "after the grant");
+    sim.wire(&client).next(Op::Renew, Mishap::Late(late), 1);
+    sim.until(lease.ensure(ttl - ms(1000))).await.unwrap();
+    assert_eq!(lease.remaining(), lease_end(ttl) - late, "after the renewal");
     lease.release().await.unwrap();
 }
 

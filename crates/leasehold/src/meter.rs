@@ -22,7 +22,7 @@ type Classify = dyn Fn(&LockName) -> Cow<'static, str> + Send + Sync;
 /// | `leasehold_hold_seconds` | histogram | `store` | how long leases were held that were given back |
 /// | `leasehold_release_total` | counter | `store`, `outcome`: `acknowledged`, `handed_on`, `unanswered` | leases given back; an unanswered one is tried again |
 /// | `leasehold_renew_total` | counter | `store`, `outcome`: `kept`, `failed` | renewals; `failed` ones are tried again |
-/// | `leasehold_renew_slack_seconds` | histogram | `store` | how much was left when a renewal was answered: what to put an alarm on, since it shrinks long before anything is lost |
+/// | `leasehold_renew_left_seconds` | histogram | `store` | how much was left when a renewal was answered: what to put an alarm on, since it shrinks long before anything is lost |
 /// | `leasehold_endangered_total` | counter | `store` | leases whose holder was warned |
 /// | `leasehold_lost_total` | counter | `store`, `reason`: `expired`, `broken`, `superseded`, `store_forgot`, `held_too_long`, `other` | leases that were lost |
 /// | `leasehold_store_request_seconds` | histogram | `store`, `op`: `claim`, `wait`, `renew`, `release`, `inspect`, `list`, `ledger` ..; `outcome`: `done`, `failed`, `unknown` | how long the store took |
@@ -57,7 +57,7 @@ impl Metrics {
         describe("leasehold_hold_seconds", "how long leases were held that were given back");
         metrics::describe_counter!("leasehold_release_total", "leases given back");
         metrics::describe_counter!("leasehold_renew_total", "renewals");
-        describe("leasehold_renew_slack_seconds", "how much was left when a renewal was answered");
+        describe("leasehold_renew_left_seconds", "how much was left when a renewal was answered");
         metrics::describe_counter!("leasehold_endangered_total", "leases whose holder was warned");
         metrics::describe_counter!("leasehold_lost_total", "leases that were lost");
         describe("leasehold_store_request_seconds", "how long the store took");
@@ -123,9 +123,9 @@ impl Observer for Metrics {
             Event::Waiting { .. } => {}
             Event::Acquired { name, waited, .. } => self.acquire(name, "granted", *waited),
             Event::NotAcquired { name, waited, error } => self.acquire(name, event::outcome(error), *waited),
-            Event::Renewed { name, slack, .. } => {
+            Event::Renewed { name, left, .. } => {
                 self.count("leasehold_renew_total", name, [("outcome", "kept")]);
-                self.took("leasehold_renew_slack_seconds", Some(name), [], *slack);
+                self.took("leasehold_renew_left_seconds", Some(name), [], *left);
             }
             Event::RenewalFailed { name, .. } => {
                 self.count("leasehold_renew_total", name, [("outcome", "failed")]);
