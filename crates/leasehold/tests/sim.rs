@@ -33,13 +33,15 @@ async fn time_stands_still_until_it_is_moved_and_then_everything_due_happens_in_
     let (sim, log) = (Sim::new(), Arc::new(Log::default()));
     let client = sim.host_with("a", |builder| builder.observer(log.clone()));
     let lease = client.lock("x").ttl(TTL).acquire().await.unwrap();
+    // What is due late on one host makes nobody skip what is due soon on another.
+    let long = sim.host("b").lock("long").ttl(TTL * 60).acquire().await.unwrap();
     let left = lease.remaining();
     tokio::time::sleep(Duration::from_millis(5)).await;
     assert_eq!((lease.remaining(), log.renewed()), (left, 0));
     // A leap over several ttl is no leap for the lease: it was renewed at every third of its ttl.
     sim.advance(TTL * 20).await;
     assert_eq!(log.renewed(), 60);
-    assert_eq!(lease.state(), LeaseState::Held);
+    assert_eq!((lease.state(), long.state()), (LeaseState::Held, LeaseState::Held));
     assert_eq!(sim.host("b").lock("x").try_acquire().await.unwrap().map(drop), None);
     lease.release().await.unwrap();
 }
@@ -151,6 +153,25 @@ async fn lost_replies_and_slow_answers_cost_time_and_no_lease() {
     sim.delay(secs(2));
     let (ensured, ()) = tokio::join!(lease.ensure(TTL - secs(1)), sim.advance(secs(2)));
     assert!(ensured.is_err(), "two seconds of its ttl have gone when the answer comes");
+    sim.until(lease.release()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_that_is_under_way_when_the_wire_is_cut_does_not_arrive() {
+    let sim = Sim::new();
+    let client = sim.client();
+    sim.delay(secs(2));
+    let asks = tokio::spawn({
+        let lock = client.lock("x");
+        async move { lock.acquire().await }
+    });
+    sim.advance(secs(1)).await;
+    sim.cut_off(&client);
+    sim.advance(secs(2)).await;
+    assert!(!asks.is_finished());
+    assert_eq!(sim.wire(&client).asked(Op::Claim), 1);
+    sim.mend(&client).await;
+    let lease = asks.await.unwrap().expect("now it does");
     sim.until(lease.release()).await.unwrap();
 }
 
