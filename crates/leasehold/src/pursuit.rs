@@ -40,8 +40,8 @@ pub(crate) async fn pursue(engine: Rc<Engine>, party: Rc<Party>) {
         match pursue_for(&engine, &party, &head).await {
             Ended::Given => return,
             Ended::Again => {}
-            Ended::Busy(busy) => party.fail(&Error::Busy(busy)),
-            Ended::Failed(error) => party.fail(&error),
+            Ended::Busy(busy) => engine.fail(&party, &Error::Busy(busy)),
+            Ended::Failed(error) => engine.fail(&party, &error),
         }
     }
     engine.go_on(&party);
@@ -194,6 +194,7 @@ impl Chase<'_> {
     }
 
     fn tell(&mut self, ahead: Option<u32>) {
+        self.party.ahead.set(ahead);
         if !std::mem::replace(&mut self.told, true) {
             self.engine.emit(&Event::Waiting { name: self.claim.name.clone(), ahead });
         }

@@ -377,7 +377,7 @@ async fn renew(engine: Rc<Engine>, batch: Vec<(u64, Renew)>) {
     let shortest = batch.iter().map(|(_, renew)| renew.claim.ttl).min().unwrap_or_default();
     let deadline = terms::renewal_deadline(shortest, engine.settings.timeout);
     let asked: Vec<Renew> = batch.iter().map(|(_, renew)| renew.clone()).collect();
-    let answers = tokio::time::timeout(deadline, engine.store.renew(&asked)).await;
+    let answers = engine.clock.within(deadline, engine.store.renew(&asked)).await;
     // The end of validity is counted from before the request was sent, whenever the reply comes.
     let sent = if fault!("validity_from_reply") { engine.clock.now() } else { sent };
     let answers = answers.unwrap_or_default();
@@ -409,6 +409,7 @@ fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {
     let Some(entry) = inner.entries.get_mut(&id) else { return };
     entry.in_flight = false;
     let until = terms::valid_until(sent, ttl);
+    let left = entry.hold.remaining();
     if !entry.hold.extend(until) {
         // Its time ran out before the answer came: the holder may have acted on that.
         drop(inner);
@@ -425,7 +426,7 @@ fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {
     inner.schedule(id, Some(next));
     drop(inner);
     let remaining = hold.remaining();
-    engine.emit(&Event::Renewed { name: hold.name.clone(), token: hold.token(), remaining });
+    engine.emit(&Event::Renewed { name: hold.name.clone(), token: hold.token(), left, remaining });
 }
 
 fn failed(engine: &Engine, id: u64, error: Error) {

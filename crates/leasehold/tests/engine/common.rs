@@ -71,8 +71,6 @@ pub(crate) enum Mood {
     Refuse,
     /// Executed, but the answer is lost.
     Lose,
-    /// Executed, but the answer takes so many milliseconds.
-    Late(u64),
     /// Never answers.
     Hang,
     /// Claims only: on its way for so many milliseconds before it is executed, and not answered.
@@ -161,11 +159,6 @@ impl Moody {
             Mood::Lose => {
                 call.await?;
                 Err(error().unknown().into())
-            }
-            Mood::Late(millis) => {
-                let answer = call.await;
-                tokio::time::sleep(ms(millis)).await;
-                answer
             }
             Mood::Hang | Mood::Stray(_) => std::future::pending().await,
         }
