@@ -198,8 +198,9 @@ impl Chase<'_> {
             () = clock.sleep_until(refresh) => None,
         };
         match heard {
+            // Whoever the chase began for may have gone, and others go on waiting under his claim.
             None => {
-                while !self.head.ticket.shows_life() {
+                while self.party.first_on(&self.head.terms).is_some_and(|first| !first.ticket.shows_life()) {
                     clock.sleep_until(clock.now().after(REFRESH)).await;
                 }
             }

@@ -296,7 +296,10 @@ fn lose(engine: &Engine, id: u64, reason: LostReason) {
         for reply in entry.ensuring.drain(..) {
             drop(reply.send(Err(leasehold_core::Lost::new(reason).into())));
         }
-        (entry.hold.clone(), entry.tenancy.clone())
+        let tenancy = entry.tenancy.clone();
+        // Those behind it are gone on with below; whoever gives it back later finds nobody to go on with.
+        entry.tenancy.party = None;
+        (entry.hold.clone(), tenancy)
     };
     let stands = hold.end(reason);
     engine.emit(&Event::Lost { name: hold.name.clone(), token: hold.token, reason: stands.reason });

@@ -2,5 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 mod common;
+mod line;
 mod promises;
 mod trouble;
