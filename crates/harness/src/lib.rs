@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 pub mod fight;
 pub mod handover;
+pub mod primitives;
 pub mod puppet;
 
 use puppet::Trouble;

@@ -47,6 +47,11 @@ const PARTS: &[Part] = &[
         run: harness::handover,
     },
     Part {
+        name: "primitives",
+        about: "10,000 histories of random programs on memory with faults, 100 on SQLite: linearizable",
+        run: harness::primitives,
+    },
+    Part {
         name: "overhead",
         about: "What `leasehold run` adds to a command, in time and memory",
         run: overhead::run,
