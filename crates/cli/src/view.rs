@@ -64,7 +64,7 @@ fn kind(snapshot: &Snapshot) -> Option<&'static str> {
     let share = snapshot.holders.first().or(snapshot.waiters.first())?.share;
     Some(match share {
         Share::EXCLUSIVE => "mutex",
-        Share::SHARED => "rwlock",
+        Share::SHARED | Share::UPGRADEABLE => "rwlock",
         _ => "semaphore",
     })
 }

@@ -70,6 +70,32 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
     ),
     ("hand_on_for_ever", "leasehold", "engine", "promises::hand_on_leaves_other_processes_their_turn"),
     (
+        "upgrade_keeps_token",
+        "leasehold",
+        "engine",
+        "readers::an_upgrade_waits_for_the_readers_and_goes_under_a_new_token",
+    ),
+    (
+        "dropped_upgrade_waits_on",
+        "leasehold",
+        "engine",
+        "readers::a_dropped_upgrade_wishes_no_more_however_often_it_was_polled",
+    ),
+    (
+        "shrinks_late",
+        "leasehold",
+        "engine",
+        "readers::a_request_for_less_that_arrives_late_lets_nobody_in_beside_the_writer",
+    ),
+    (
+        "half_gathered_stays",
+        "leasehold",
+        "engine",
+        "several::a_dropped_future_leaves_none_of_them_behind_however_often_it_was_polled",
+    ),
+    ("half_gathered_lives_on", "leasehold", "engine", "several::a_future_that_nobody_polls_keeps_nothing"),
+    ("gathered_as_written", "leasehold", "engine", "several::opposite_orders_never_wait_for_each_other"),
+    (
         "sqlite_forgets_high_water",
         "leasehold-sqlite",
         "processes",

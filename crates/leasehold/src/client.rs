@@ -81,6 +81,14 @@ impl Client {
         self.seq.fetch_add(1, Ordering::Relaxed)
     }
 
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.settings.clock
+    }
+
+    pub(crate) fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
     /// Sends a command to the engine, starting it if need be.
     pub(crate) fn send(&self, command: Command) -> Result<()> {
         if self.pid != std::process::id() {

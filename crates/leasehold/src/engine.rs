@@ -14,6 +14,7 @@ use leasehold_core::{
     StoreError, StoreErrorKind, Token, Turn,
 };
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::event::{self, Event, Observer};
 use crate::hold::Hold;
@@ -26,9 +27,9 @@ use crate::ticket::Ticket;
 use crate::watchdog::Watchdog;
 
 /// How long a "no" may take to find out who has it.
-const BUSY_DEADLINE: Duration = Duration::from_millis(250);
+pub(crate) const BUSY_DEADLINE: Duration = Duration::from_millis(250);
 /// How long a claim may be under way, by the store's clock, before it is no longer executed.
-const CLAIM_UNDER_WAY: Duration = Duration::from_secs(5);
+pub(crate) const CLAIM_UNDER_WAY: Duration = Duration::from_secs(5);
 
 /// What the engine is asked from outside.
 pub(crate) enum Command {
@@ -131,6 +132,7 @@ fn serve(settings: Settings, store: Arc<dyn Store>, mut commands: mpsc::Unbounde
         while let Ok(command) = commands.try_recv() {
             engine.clone().obey(command);
         }
+        engine.closing.cancel();
         engine.turn_all_away().await;
         engine.janitor.idle(&engine.clock, engine.settings.timeout).await;
         let closed = engine.store.close().await;
@@ -153,6 +155,8 @@ pub(crate) struct Engine {
     pub(crate) settings: Settings,
     pub(crate) watchdog: Watchdog,
     pub(crate) janitor: Janitor,
+    /// Cancelled when the client is being closed: whoever waits for a store gives up.
+    pub(crate) closing: CancellationToken,
     /// The parties that may be joined, by name.
     lines: RefCell<HashMap<LockName, Rc<Party>>>,
     /// Those who stand alone, by the number of their acquire.
@@ -173,6 +177,7 @@ impl Engine {
             clock: settings.clock.clone(),
             watchdog: Watchdog::new(settings.clock.clone()),
             janitor: Janitor::default(),
+            closing: CancellationToken::new(),
             lines: RefCell::default(),
             singles: RefCell::default(),
             seen: Cell::default(),

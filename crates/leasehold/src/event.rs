@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold_core::{Error, LockName, LostReason, Op, Token};
+use leasehold_core::{Error, LockName, LostReason, Op, Share, Token};
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -26,6 +26,15 @@ pub enum Event {
         waited: Duration,
         /// For how long it holds without a renewal.
         remaining: Duration,
+    },
+    /// A lease takes more or less than before: a reader became the writer, or a writer a reader.
+    Reshaped {
+        /// The lock.
+        name: LockName,
+        /// The fencing token from now on: a new one if it takes more.
+        token: Token,
+        /// What it takes now.
+        share: Share,
     },
     /// A renewal was answered.
     Renewed {
@@ -127,6 +136,7 @@ pub(crate) fn trace(event: &Event) {
         Event::Acquired { name, token, waited, .. } => {
             tracing::debug!(%name, %token, waited_ms = ms(waited), "acquired");
         }
+        Event::Reshaped { name, token, share } => tracing::debug!(%name, %token, %share, "reshaped"),
         Event::Renewed { name, token, remaining } => {
             tracing::trace!(%name, %token, remaining_ms = ms(remaining), "renewed");
         }

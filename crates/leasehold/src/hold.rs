@@ -1,11 +1,15 @@
 //! What a lease and the engine share: until when it holds, and what became of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{BootTime, Clock, LockName, Lost, LostReason, Token};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use crate::pulse::Pulse;
+use crate::shape::Shape;
 
 /// Where a lease stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,7 +36,8 @@ pub(crate) struct Hold {
     /// Tells tenures of one client apart.
     pub(crate) id: u64,
     pub(crate) name: LockName,
-    pub(crate) token: Token,
+    /// What it takes, and under which token.
+    pub(crate) shape: Shape,
     pub(crate) ttl: Duration,
     pub(crate) owner_id: String,
     pub(crate) since: BootTime,
@@ -43,6 +48,8 @@ pub(crate) struct Hold {
     until: AtomicU64,
     /// Set once the acquire has returned it: what nobody took is not renewed.
     taken: AtomicBool,
+    /// The future that it waits with for others, if it does.
+    pulse: Mutex<Option<Arc<Pulse>>>,
     news: watch::Sender<News>,
     cancelled: CancellationToken,
 }
@@ -52,7 +59,7 @@ impl Hold {
     pub(crate) fn new(
         id: u64,
         name: LockName,
-        token: Token,
+        shape: Shape,
         ttl: Duration,
         owner_id: String,
         since: BootTime,
@@ -63,7 +70,7 @@ impl Hold {
         Self {
             id,
             name,
-            token,
+            shape,
             ttl,
             owner_id,
             since,
@@ -71,6 +78,7 @@ impl Hold {
             pid: std::process::id(),
             until: AtomicU64::new(until.as_nanos()),
             taken: AtomicBool::new(false),
+            pulse: Mutex::default(),
             news: watch::Sender::new(news),
             cancelled: CancellationToken::new(),
         }
@@ -100,7 +108,12 @@ impl Hold {
         if self.clock.now() >= self.until() {
             return Err(self.end(LostReason::Expired));
         }
-        Ok(self.token)
+        Ok(self.token())
+    }
+
+    /// The token of the present tenure; it rises when the lease grows.
+    pub(crate) fn token(&self) -> Token {
+        self.shape.token()
     }
 
     /// Prolongs it, unless it has ended or its time is up: a lost lease never comes back to life, even if the
@@ -178,5 +191,17 @@ impl Hold {
 
     pub(crate) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::SeqCst)
+    }
+
+    /// Ties it to a future that waits for others with it, or unties it.
+    pub(crate) fn follow(&self, pulse: Option<Arc<Pulse>>) {
+        *self.pulse.lock().unwrap_or_else(PoisonError::into_inner) = pulse;
+    }
+
+    /// Whether somebody wants it renewed: it was taken, and the future that has it, if one still has, was polled in so
+    /// long a time.
+    pub(crate) fn is_wanted(&self, within: Duration) -> bool {
+        let pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.is_taken() && pulse.is_none_or(|pulse| pulse.shows_life(within))
     }
 }

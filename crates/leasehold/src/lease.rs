@@ -49,6 +49,11 @@ impl Lease {
         Self { hold, client, released: false }
     }
 
+    /// What it shares with the engine, and the way there.
+    pub(crate) fn parts(&self) -> (&Arc<Hold>, &Arc<Client>) {
+        (&self.hold, &self.client)
+    }
+
     /// What is locked, with its namespace.
     #[must_use]
     pub fn name(&self) -> &LockName {
@@ -56,10 +61,10 @@ impl Lease {
     }
 
     /// The fencing token. It stays readable after the loss, for logs; what belongs before a write is
-    /// [`check`](Self::check).
+    /// [`check`](Self::check). An [`upgrade`](Self::upgrade) brings a new one.
     #[must_use]
     pub fn token(&self) -> Token {
-        self.hold.token
+        self.hold.token()
     }
 
     /// Who holds it, as others read it: `host/pid/tag`.

@@ -22,6 +22,9 @@
 //! | open a store | [`Leasehold::connect`], [`Leasehold::memory`] |
 //! | do something under a lock | [`Lock::run`], [`Lock::run_within`], [`Lock::try_run`] |
 //! | hold a lock by hand | [`Lock::acquire`], [`Lock::acquire_within`], [`Lock::try_acquire`] |
+//! | let many read and one write | [`Leasehold::rwlock`], [`Lease::upgrade`], [`Lease::downgrade`] |
+//! | let at most so many in at once | [`Leasehold::semaphore`], [`Lock::permits`] |
+//! | hold several locks, all or none | [`Leasehold::lock_all`] |
 //! | know that it still holds | [`Lease::check`], [`Lease::ensure`], [`Lease::lost`] |
 //! | protect what you write to | [`Lease::token`] |
 //! | listen to what happens | [`Observer`], `tracing` |
@@ -46,19 +49,31 @@ mod client;
 pub mod config;
 mod engine;
 mod event;
+mod gather;
 mod handover;
 mod hold;
 mod janitor;
 mod lease;
+mod lease_set;
 mod local;
 mod lock;
+mod lock_all;
 mod open;
 mod owner;
 mod party;
+mod patience;
+mod proof;
+mod pulse;
 mod pursuit;
+mod reshape;
+mod rwlock;
+mod semaphore;
+mod shape;
 mod terms;
 mod ticket;
 mod timer;
+mod together;
+mod upgrade;
 mod watchdog;
 
 pub use builder::Builder;
@@ -67,6 +82,7 @@ pub use event::{Event, Observer};
 pub use handover::LeaseTicket;
 pub use hold::LeaseState;
 pub use lease::Lease;
+pub use lease_set::LeaseSet;
 pub use leasehold_core::{
     BootTime, Busy, Capabilities, Clock, Closure, Code, ConfigError, Effect, Entry, Error, Expiry, Fencing,
     Holder, Ledger, LockName, Lost, LostReason, Mark, MarkKind, MarkOutcome, MemoryStore, Minting, NameError,
@@ -74,6 +90,8 @@ pub use leasehold_core::{
     Shares, Snapshot, Store, StoreError, StoreErrorKind, StoreUrl, Token, Unsupported, UrlError, Wake, fault,
 };
 pub use lock::{Lock, Outcome};
+pub use lock_all::LockAll;
+pub use rwlock::RwLock;
 
 /// Runs the example of a documentation page.
 #[doc(hidden)]

@@ -39,7 +39,7 @@ pub(crate) fn release(
     hold.end(LostReason::Released);
     let leave = at_least(engine, &tenancy, leave);
     if lost.is_none() && leave == Leave::Open && hand_on(engine, &tenancy) {
-        engine.emit(&Event::Released { name: hold.name.clone(), token: hold.token, held, handed_on: true });
+        engine.emit(&Event::Released { name: hold.name.clone(), token: hold.token(), held, handed_on: true });
         return answer(reply, Ok(()));
     }
     // The holder may have noticed the loss before the watchdog did, which will not hear of this lease again.
@@ -55,7 +55,7 @@ pub(crate) fn release(
         if lost.is_none() && outcome.is_ok() {
             engine.emit(&Event::Released {
                 name: hold.name.clone(),
-                token: hold.token,
+                token: hold.token(),
                 held,
                 handed_on: false,
             });

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use leasehold_core::{
-    Aftermath, Busy, ConfigError, Error, LockName, NameError, Note, NoteError, Result, Share, Turn,
+    Aftermath, Busy, ConfigError, Error, LockName, NameError, Note, NoteError, Result, Share, Token, Turn,
 };
 
 use crate::acquire::Acquire;
 use crate::client::Client;
 use crate::config::{Config, DEFAULT_TTL};
 use crate::lease::Lease;
+use crate::proof::Proof;
 use crate::terms::{self, Terms};
 
 /// Describes a lock: a name, a ttl, a note. It holds nothing, and may be used any number of times.
@@ -144,6 +145,11 @@ impl Lock {
         self
     }
 
+    /// The share that it takes, if that can be asked for.
+    pub(crate) fn share(&self) -> &Result<Share, ConfigError> {
+        &self.share
+    }
+
     /// Keeps the name shut for this long should the lease end without being given back: it ran out, or the holder
     /// died. Defaults to no time. For what is protected by a lock and cannot check [`Lease::token`]: writes of the
     /// last holder that are still under way arrive before the next one starts. (Chubby and Consul call it lock-delay.)
@@ -159,7 +165,7 @@ impl Lock {
         self
     }
 
-    fn terms(&self, now: bool) -> Result<Terms> {
+    pub(crate) fn terms(&self, now: bool) -> Result<Terms> {
         let bad_note = |error: &NoteError| {
             ConfigError::new(error.to_string()).help("shorten the note to one plain line")
         };
@@ -332,11 +338,11 @@ impl Lock {
 }
 
 /// Works under a lease until the work is done or the lease is lost.
-async fn run_under<T>(lease: Lease, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T> {
+pub(crate) async fn run_under<P: Proof, T>(proof: P, work: impl AsyncFnOnce(&P) -> T) -> Result<T> {
     let done = {
         // The loss comes first: work that ended in the very moment of the loss is not vouched for.
-        let lost = pin!(lease.lost());
-        let work = pin!(work(&lease));
+        let lost = pin!(proof.lost());
+        let work = pin!(work(&proof));
         match first_of(lost, work).await {
             Either::Left(lost) => Err(lost),
             Either::Right(value) => Ok(value),
@@ -345,9 +351,10 @@ async fn run_under<T>(lease: Lease, work: impl AsyncFnOnce(&Lease) -> T) -> Resu
     match done {
         Err(lost) => Err(lost.into()),
         Ok(value) => {
-            let (name, token) = (lease.name().clone(), lease.token());
-            if let Err(error) = lease.release().await {
-                tracing::warn!(%name, %token, %error, "the work is done, but its lease could not be given back");
+            let (name, token) = proof.told().unzip();
+            if let Err(error) = proof.release().await {
+                let (name, token) = (name.as_ref().map(LockName::as_str), token.map(Token::get));
+                tracing::warn!(name, token, %error, "the work is done, but its lease could not be given back");
             }
             Ok(value)
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    BootTime, Claim, Clock, Error, LostReason, Op, Renew, Renewal, Result, Tenure, Token, fault,
+    BootTime, Claim, Clock, Error, LostReason, Op, Renew, Renewal, Result, Share, Tenure, Token, fault,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -18,6 +18,7 @@ use crate::handover::LeaseTicket;
 use crate::hold::Hold;
 use crate::local;
 use crate::party::Party;
+use crate::shape::Shape;
 use crate::terms::{self, Terms};
 use crate::timer::Timer;
 
@@ -56,7 +57,7 @@ impl Tenancy {
         Arc::new(Hold::new(
             engine.next_hold(),
             claim.name.clone(),
-            tenure.token,
+            Shape::new(claim.share, tenure.token),
             claim.ttl,
             claim.owner.id(),
             engine.clock.now(),
@@ -124,6 +125,25 @@ impl Watchdog {
         if soonest.is_none_or(|soonest| renew_at < soonest) {
             self.moved.notify_one();
         }
+    }
+
+    /// The claim behind a lease, as it is to be stated now.
+    pub(crate) fn claim(&self, id: u64) -> Option<Arc<Claim>> {
+        self.inner.borrow().entries.get(&id).map(|entry| entry.tenancy.claim.clone())
+    }
+
+    /// Goes on with a lease that takes this much from now on, under a new token if it takes more. Gives the party that
+    /// stood behind it in this process: what it waits for is no longer what is held here.
+    pub(crate) fn reshape(&self, id: u64, share: Share, token: Option<Token>) -> Option<Rc<Party>> {
+        let mut inner = self.inner.borrow_mut();
+        let entry = inner.entries.get_mut(&id)?;
+        let tenancy = &mut entry.tenancy;
+        tenancy.claim = Arc::new(Claim { share, ..Claim::clone(&tenancy.claim) });
+        if let Some(token) = token {
+            (tenancy.tenure.token, tenancy.first, tenancy.run) = (token, token, 1);
+        }
+        entry.hold.shape.set(share, token);
+        tenancy.party.take()
     }
 
     /// What it takes to carry a lease elsewhere.
@@ -265,18 +285,18 @@ fn look(engine: &Engine, id: u64, now: BootTime) -> Due {
         let hold = &entry.hold;
         engine.emit(&Event::Endangered {
             name: hold.name.clone(),
-            token: hold.token,
+            token: hold.token(),
             remaining: until.since(now),
         });
     }
     let mut due = Due::Nothing;
     if !entry.in_flight && entry.renew_at <= now.after(TOGETHER) && !fault!("renew_on_user_thread") {
-        if entry.hold.is_taken() {
+        if entry.hold.is_wanted(entry.tenancy.granted / 2) {
             entry.in_flight = true;
             let Tenancy { claim, tenure, .. } = &entry.tenancy;
             due = Due::Renew(Renew { claim: claim.clone(), tenure: tenure.clone() });
         } else {
-            // Nobody has taken it yet. A future that is never polled again must not keep others out for ever.
+            // Nobody has taken it yet, or looks after it. A future that is never polled again must not keep others out for ever.
             entry.renew_at = now.after((entry.tenancy.granted / 20).max(TOGETHER * 2));
         }
     }
@@ -288,7 +308,7 @@ fn look(engine: &Engine, id: u64, now: BootTime) -> Due {
 }
 
 /// Ends a lease for this reason and tells everybody.
-fn lose(engine: &Engine, id: u64, reason: LostReason) {
+pub(crate) fn lose(engine: &Engine, id: u64, reason: LostReason) {
     let (hold, tenancy) = {
         let mut inner = engine.watchdog.inner.borrow_mut();
         inner.schedule(id, None);
@@ -302,7 +322,7 @@ fn lose(engine: &Engine, id: u64, reason: LostReason) {
         (entry.hold.clone(), tenancy)
     };
     let stands = hold.end(reason);
-    engine.emit(&Event::Lost { name: hold.name.clone(), token: hold.token, reason: stands.reason });
+    engine.emit(&Event::Lost { name: hold.name.clone(), token: hold.token(), reason: stands.reason });
     if let Some(engine) = engine.me.upgrade() {
         local::lost(&engine, &tenancy);
     }
@@ -355,7 +375,7 @@ fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {
     inner.schedule(id, Some(next));
     drop(inner);
     let remaining = hold.remaining();
-    engine.emit(&Event::Renewed { name: hold.name.clone(), token: hold.token, remaining });
+    engine.emit(&Event::Renewed { name: hold.name.clone(), token: hold.token(), remaining });
 }
 
 fn failed(engine: &Engine, id: u64, error: Error) {
@@ -374,6 +394,6 @@ fn failed(engine: &Engine, id: u64, error: Error) {
     inner.schedule(id, Some(now));
     drop(inner);
     let remaining = hold.remaining();
-    let (name, token) = (hold.name.clone(), hold.token);
+    let (name, token) = (hold.name.clone(), hold.token());
     engine.emit(&Event::RenewalFailed { name, token, error, silent, remaining });
 }

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::{
-    Capabilities, Clock, Event, LockName, MemoryStore, Observer, Op, Result, Snapshot, Store, StoreError,
-    StoreErrorKind,
+    Capabilities, Clock, Event, Leasehold, LockName, MemoryStore, Observer, Op, Result, Snapshot, Store,
+    StoreError, StoreErrorKind, Unsupported,
 };
 use leasehold_core::{Claim, ClaimId, Cursor, Leave, Ledger, Release, Renew, Renewal, Standing, Together};
 
@@ -26,6 +27,20 @@ pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
         assert!(clock.now() < deadline, "not within 20 ttl: {what}");
         tokio::time::sleep(ms(2)).await;
     }
+}
+
+/// Nobody holds the name or stands in its line.
+pub(crate) async fn is_deserted(client: &Leasehold, name: &str) -> bool {
+    let snapshot = client.inspect(name).await.unwrap();
+    snapshot.holders.is_empty() && snapshot.waiters.is_empty()
+}
+
+/// Polls a future once, and drops it when there has been time to answer it: it is gone before it hears.
+pub(crate) async fn unheard<T>(future: impl Future<Output = T>) {
+    let mut future = std::pin::pin!(future);
+    let first = std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context)));
+    drop(first.await);
+    tokio::time::sleep(ms(20)).await;
 }
 
 #[derive(Debug, Default)]
@@ -55,6 +70,8 @@ pub(crate) enum Mood {
     Late(u64),
     /// Never answers.
     Hang,
+    /// Claims only: on its way for so many milliseconds before it is executed, and not answered.
+    Stray(u64),
 }
 
 /// A store in memory whose calls go as they are told to.
@@ -63,11 +80,33 @@ pub(crate) struct Moody {
     pub(crate) inner: MemoryStore,
     moods: Mutex<Vec<(Op, Mood, u32)>>,
     asked: Mutex<Vec<Op>>,
+    apart: Mutex<Apart>,
+    strayed: Arc<AtomicUsize>,
+}
+
+/// Whether a store claims several names in one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Apart {
+    Together,
+    /// Only some names, and not those that it is asked for.
+    NotThese,
+    Never,
 }
 
 impl Moody {
     pub(crate) fn new() -> Self {
-        Self { inner: MemoryStore::new(), moods: Mutex::default(), asked: Mutex::default() }
+        Self {
+            inner: MemoryStore::new(),
+            moods: Mutex::default(),
+            asked: Mutex::default(),
+            apart: Mutex::new(Apart::Together),
+            strayed: Arc::default(),
+        }
+    }
+
+    /// A store that claims several names as it is told to.
+    pub(crate) fn claiming(apart: Apart) -> Self {
+        Self { apart: Mutex::new(apart), ..Self::new() }
     }
 
     /// From now on, for the next `times` calls.
@@ -75,6 +114,16 @@ impl Moody {
         let mut moods = self.moods.lock().unwrap();
         moods.retain(|(other, ..)| *other != op);
         moods.push((op, mood, times));
+    }
+
+    /// How many strays have arrived.
+    pub(crate) fn strayed(&self) -> usize {
+        self.strayed.load(Ordering::SeqCst)
+    }
+
+    fn next_mood(&self, op: Op) -> Option<Mood> {
+        let moods = self.moods.lock().unwrap();
+        moods.iter().find(|(other, _, times)| *other == op && *times > 0).map(|(_, mood, _)| *mood)
     }
 
     /// How often it was asked.
@@ -108,7 +157,7 @@ impl Moody {
                 tokio::time::sleep(ms(millis)).await;
                 answer
             }
-            Mood::Hang => std::future::pending().await,
+            Mood::Hang | Mood::Stray(_) => std::future::pending().await,
         }
     }
 }
@@ -123,14 +172,26 @@ impl fmt::Display for Moody {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Moody {
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        let together = *self.apart.lock().unwrap() != Apart::Never;
+        Capabilities { together, ..self.inner.capabilities() }
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
+        if let Some(Mood::Stray(millis)) = self.next_mood(Op::Claim) {
+            let (inner, claim, strayed) = (self.inner.clone(), claim.clone(), self.strayed.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(ms(millis)).await;
+                drop(inner.claim(&claim).await);
+                strayed.fetch_add(1, Ordering::SeqCst);
+            });
+        }
         self.go(Op::Claim, self.inner.claim(claim)).await
     }
 
     async fn claim_all(&self, claims: &[Claim]) -> Result<Together> {
+        if *self.apart.lock().unwrap() != Apart::Together {
+            return Err(Unsupported::new("these names in one step").into());
+        }
         self.go(Op::Claim, self.inner.claim_all(claims)).await
     }
 

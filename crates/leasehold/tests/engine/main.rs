@@ -3,5 +3,8 @@
 
 mod common;
 mod line;
+mod permits;
 mod promises;
+mod readers;
+mod several;
 mod trouble;
