@@ -15,7 +15,7 @@ use crate::options::Once;
 use crate::overdue;
 use crate::pause;
 use crate::plan::Plan;
-use crate::supervise::Ended;
+use crate::supervise::{Ended, Why};
 use crate::talk::Talk;
 use crate::{exit, human};
 
@@ -175,6 +175,7 @@ impl<'a> Beside<'a> {
         let mut account = self.account.borrow_mut();
         account.ran = account.started.map(|(start, _)| self.clock.now().since(start));
         account.status = Some(ended.status);
+        account.cut_short = matches!(ended.stopped, Some((Why::AtMost, _)));
     }
 
     /// What follows from how the command ended, while the lease still holds.

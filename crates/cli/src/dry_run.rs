@@ -95,6 +95,9 @@ fn time_line(plan: &Plan) -> String {
     if !at_least.is_zero() {
         text.push_str(&format!(" --at-least {}", exact(at_least)));
     }
+    if let Some(at_most) = plan.at_most {
+        text.push_str(&format!(" --at-most {}", exact(at_most)));
+    }
     let renewals = [1, 2].map(|times| format!("{:.1}s", (third * times).as_secs_f64())).join(" ");
     text.push_str("\n\n");
     let mut line = |when: &str, what: &str| text.push_str(&format!("{when:>12}  {what}\n"));
@@ -112,6 +115,10 @@ fn time_line(plan: &Plan) -> String {
     line(&after(zero.after(ttl)), "the lease ends; only now can anybody else enter");
     if !at_least.is_zero() {
         line(&exact(at_least), "earliest that others may enter, even if the command took less");
+    }
+    if let Some(at_most) = plan.at_most {
+        let then = format!("SIGTERM, SIGKILL {} later, exit {}", exact(grace), crate::exit::AT_MOST);
+        line(&exact(at_most), &then);
     }
     text
 }

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 pub mod fight;
 pub mod handover;
 pub mod primitives;
+pub mod proxy;
 pub mod puppet;
+pub mod servers;
 
 use puppet::Trouble;
 

@@ -76,6 +76,7 @@ pub(crate) fn new_claim(engine: &Engine, terms: &Terms, tokens: u32) -> Result<C
         id: ClaimId::random()?,
         owner: engine.settings.owner.clone(),
         share: terms.share,
+        reshape: 0,
         turn: terms.turn,
         ttl: terms.ttl,
         note: terms.note.clone(),

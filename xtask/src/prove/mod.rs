@@ -3,6 +3,7 @@
 mod cold;
 mod conformance;
 mod harness;
+mod idle;
 mod machine;
 mod overhead;
 mod points;
@@ -53,7 +54,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "overhead",
-        about: "What `leasehold run` adds to a command, in time and memory",
+        about: "What `leasehold run` adds to a command, in time, memory and wake-ups",
         run: overhead::run,
     },
     Part {

@@ -192,7 +192,7 @@ impl Run<'_> {
         signals: &Signals,
     ) -> Result<Option<Started>, Failure> {
         let (plan, clock) = (self.plan, &self.clock);
-        let variables = variables(plan, lease, door);
+        let variables = variables(plan, lease, door, clock);
         let held_back = |error: io::Error| bug(&format!("cannot keep the output back: {error}"));
         let kept = plan.options.only_errors.then(Kept::new).transpose().map_err(held_back)?;
         self.beside.started();
