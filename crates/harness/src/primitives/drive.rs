@@ -18,7 +18,7 @@ const ROUNDS: usize = 3;
 /// For how many ttl a run may go on: nobody waits longer than all others may hold one after the other.
 const MOST: u32 = 200;
 /// What the names of a run may be.
-const KINDS: [Kind; 1] = [Kind::Mutex];
+const KINDS: [Kind; 5] = [Kind::Mutex, Kind::Mutex, Kind::ReadWrite, Kind::ReadWrite, Kind::Permits(3)];
 /// How many names a run has.
 pub const NAMES: usize = 2;
 
@@ -166,6 +166,10 @@ fn lock(client: &Leasehold, kind: Kind, want: Want, name: usize) -> Check<Lock> 
     let name = format!("name:{name}");
     match (kind, want) {
         (Kind::Mutex, Want::All) => Ok(client.lock(name)),
+        (Kind::ReadWrite, Want::Read) => Ok(client.rwlock(name).read()),
+        (Kind::ReadWrite, Want::Upgradeable) => Ok(client.rwlock(name).upgradeable()),
+        (Kind::ReadWrite, Want::Write) => Ok(client.rwlock(name).write()),
+        (Kind::Permits(all), Want::Permits(some)) => Ok(client.semaphore(name, all).permits(some)),
         _ => Err(Failure::new(format!("{kind:?} cannot be asked for {want:?}"))),
     }
 }
@@ -187,6 +191,9 @@ struct Has {
     name: usize,
     hold: Hold,
     lease: Lease,
+    /// What it got, and what it takes now.
+    got: Want,
+    takes: Want,
 }
 
 impl Task<'_> {
@@ -202,14 +209,23 @@ impl Task<'_> {
 
     async fn round(&mut self) -> Check {
         let name = self.dice.usize(..self.kinds.len());
-        let want = most(self.kinds[name]);
-        let Some(has) = self.acquire(name, want).await? else { return Ok(()) };
-        self.hold(&has).await;
+        let want = self.some_want(self.kinds[name]);
+        let Some(mut has) = self.acquire(name, want).await? else { return Ok(()) };
+        self.hold(&mut has).await?;
         self.end(has).await
     }
 
     fn tell(&self, name: usize, hold: Hold, told: Told) {
         self.recorder.tell(name, self.host.number, hold, told);
+    }
+
+    fn some_want(&mut self, kind: Kind) -> Want {
+        match kind {
+            Kind::Mutex | Kind::Once => Want::All,
+            Kind::ReadWrite => [Want::Read, Want::Read, Want::Upgradeable, Want::Write][self.dice.usize(..4)],
+            Kind::Permits(all) => Want::Permits(self.dice.u32(1..=all)),
+            Kind::Reentrant => Want::Scope(self.dice.u32(0..2)),
+        }
     }
 
     /// A while, up to this part of the ttl.
@@ -251,7 +267,7 @@ impl Task<'_> {
         match answer {
             Some(Ok(lease)) => {
                 self.tell(name, hold, Told::Granted(lease.token().get(), lease.remaining()));
-                return Ok(Some(Has { name, hold, lease }));
+                return Ok(Some(Has { name, hold, lease, got: want, takes: want }));
             }
             Some(Err(Error::Busy(_))) => self.tell(name, hold, Told::Busy),
             None | Some(Err(Error::TimedOut { .. } | Error::Store(_))) => self.tell(name, hold, Told::GaveUp),
@@ -260,7 +276,7 @@ impl Task<'_> {
         Ok(None)
     }
 
-    async fn hold(&mut self, has: &Has) {
+    async fn hold(&mut self, has: &mut Has) -> Check {
         for _ in 0..self.dice.u8(..4) {
             let longest = if self.dice.u8(..6) == 0 { 1.5 } else { 0.25 };
             self.pause(longest).await;
@@ -268,18 +284,59 @@ impl Task<'_> {
                 // What it answers is seen by the check.
                 drop(self.perhaps(has.lease.ensure(self.ttl / 2)).await);
             }
-            let checked: Result<_, Lost> = has.lease.check();
-            match checked {
-                Ok(token) => {
-                    self.tell(has.name, has.hold, Told::Holds(token.get(), has.lease.remaining()));
-                }
-                Err(_) => self.tell(has.name, has.hold, Told::Lost),
+            self.look(has);
+            if self.kinds[has.name] == Kind::ReadWrite && self.dice.u8(..2) == 0 {
+                self.change(has).await?;
+                self.look(has);
             }
+        }
+        Ok(())
+    }
+
+    fn look(&self, has: &Has) {
+        let checked: Result<_, Lost> = has.lease.check();
+        match checked {
+            Ok(token) => self.tell(has.name, has.hold, Told::Holds(token.get(), has.lease.remaining())),
+            Err(_) => self.tell(has.name, has.hold, Told::Lost),
         }
     }
 
+    /// Upgrades or downgrades.
+    async fn change(&mut self, has: &mut Has) -> Check {
+        let (name, hold) = (has.name, has.hold);
+        let up = has.takes == Want::Upgradeable && self.dice.u8(..3) > 0;
+        let wanted = match has.takes {
+            Want::Upgradeable if up => Want::Write,
+            Want::Write if has.got == Want::Upgradeable => Want::Upgradeable,
+            _ => Want::Read,
+        };
+        let within = self.ttl.mul_f64(self.dice.f64() * 2.0);
+        let verb = self.dice.u8(..3);
+        self.tell(name, hold, Told::Changing(wanted));
+        let lease = &mut has.lease;
+        let answer = match (up, verb) {
+            (false, _) => self.perhaps(lease.downgrade()).await.map(|done| done.map(|()| true)),
+            (true, 0) => {
+                self.perhaps(lease.try_upgrade()).await.map(|done| done.map(|token| token.is_some()))
+            }
+            (true, 1) => self.perhaps(lease.upgrade_within(within)).await.map(|done| done.map(|_| true)),
+            (true, _) => self.perhaps(lease.upgrade()).await.map(|done| done.map(|_| true)),
+        };
+        if !up || matches!(answer, Some(Ok(true))) {
+            has.takes = wanted;
+        }
+        let told = match answer {
+            Some(Ok(true)) => Told::Changed(has.lease.token().get()),
+            Some(Ok(false) | Err(Error::TimedOut { .. } | Error::Busy(_))) => Told::NotChanged,
+            None | Some(Err(Error::Store(_) | Error::Lost(_))) => Told::ChangeUnknown,
+            Some(Err(error)) => return Err(Failure::new(format!("a change of #{hold} failed: {error}"))),
+        };
+        self.tell(name, hold, told);
+        Ok(())
+    }
+
     async fn end(&mut self, has: Has) -> Check {
-        let Has { name, hold, lease } = has;
+        let Has { name, hold, lease, got: _, takes: _ } = has;
         match self.dice.u8(..10) {
             0 => {
                 self.tell(name, hold, Told::Left);

@@ -93,6 +93,8 @@ struct Life {
     /// When it was lost, as far as the holder was told.
     lost: Option<BootTime>,
     token: u64,
+    /// Since when it may have become the writer for a moment: somebody wished for that and did not hear the answer.
+    wished: Option<(Stamp, Want)>,
 }
 
 impl Story<'_> {
@@ -127,19 +129,17 @@ impl Story<'_> {
         match answer.told {
             Told::Granted(token, remaining) => {
                 self.push(asked, answered, Step::Granted { hold: self.hold, want, token });
+                if matches!(want, Want::Read | Want::Upgradeable | Want::Permits(_)) {
+                    self.may_have_lost_one(asked, (first.at, answer.at), want);
+                }
                 // Who is late to take it may find that it has ended before he came.
                 let ended = remaining.is_zero();
                 let promised = if ended { BootTime::default() } else { answer.at.after(remaining) };
-                self.live(Life { promised, lost: None, token }, want);
+                self.live(Life { promised, lost: None, token, wished: None }, want);
             }
             Told::Busy => {
                 self.push(asked, answered, Step::Busy { want });
-                if answer.at.since(first.at) >= self.times.ttl.mul_f64(0.45) {
-                    // A grant of its own was heard of too late to be worth anything (if it was repeated, after half
-                    // of its ttl); it is in the way until it has been given back.
-                    let to = self.claim_lingers(answer.at);
-                    self.push(asked, to, Step::Lurks { want });
-                }
+                self.may_have_lost_one(asked, (first.at, answer.at), want);
             }
             Told::AlreadyDone => self.push(asked, answered, Step::AlreadyDone),
             Told::GaveUp => {
@@ -147,6 +147,15 @@ impl Story<'_> {
                 self.push(asked, to, Step::Lurks { want });
             }
             _ => self.broken(answered, "this answers no acquire"),
+        }
+    }
+
+    /// A grant of its own may have been heard of too late to be worth anything (if it was repeated, after half of its
+    /// ttl), and is beside the next claim of the same acquire until it has been given back.
+    fn may_have_lost_one(&mut self, asked: Stamp, (from, to): (BootTime, BootTime), want: Want) {
+        if to.since(from) >= self.times.ttl.mul_f64(0.45) {
+            let to = self.claim_lingers(to);
+            self.push(asked, to, Step::Lurks { want });
         }
     }
 
@@ -162,24 +171,30 @@ impl Story<'_> {
                         self.broken(at, "it holds again after it was lost");
                     }
                     life.promised = life.promised.max(now.after(remaining));
+                    self.grew_unheard(at, token, want, &mut life);
                     self.push(at, at, Step::Holds { hold, token });
                 }
                 Told::Lost => self.lose(at, now, &mut life),
                 Told::Changing(wanted) => {
-                    let Some((to, answer)) = next else {
-                        self.may_change(at, wanted);
-                        continue;
-                    };
-                    match answer.told {
-                        Told::Changed(token) => {
+                    let less = wanted < want;
+                    match next.map(|(to, answer)| (to, answer.told)) {
+                        Some((to, Told::Changed(token))) => {
+                            if less {
+                                self.grew_unheard(to, token, want, &mut life);
+                            }
+                            life.wished = None;
                             self.push(at, to, Step::Changed { hold, want: wanted, token });
                             (want, life.token) = (wanted, token);
                         }
-                        Told::NotChanged => {
-                            let until = self.claim_lingers(answer.at);
-                            self.push(at, until, Step::Lurks { want: wanted });
+                        // It counts as less from the call on, whatever the store has heard.
+                        _ if less => {
+                            self.push(at, NEVER, Step::Changed { hold, want: wanted, token: life.token });
+                            want = wanted;
                         }
-                        _ => self.may_change(at, wanted),
+                        _ => {
+                            self.push(at, NEVER, Step::Lurks { want: wanted });
+                            life.wished.get_or_insert((at, wanted));
+                        }
                     }
                 }
                 Told::Changed(_) | Told::NotChanged | Told::ChangeUnknown => {}
@@ -204,16 +219,20 @@ impl Story<'_> {
                 }
             }
         }
-        let _ = want;
         let from = self.times.from(life.promised);
         let since = life.lost.or(self.death.map(|(_, time)| time));
         let to = since.map_or(NEVER, |since| self.lease_lingers(since));
         self.push(from, to, Step::Ended { hold });
     }
 
-    /// Somebody asked for another share, and nobody knows what became of that: it ends as well as it may be so.
-    fn may_change(&mut self, at: Stamp, wanted: Want) {
-        self.push(at, NEVER, Step::Lurks { want: wanted });
+    /// A token that is higher than the last one says that a wish was granted whose answer nobody heard; it was taken
+    /// back at once.
+    fn grew_unheard(&mut self, at: Stamp, token: u64, want: Want, life: &mut Life) {
+        let Some((since, wished)) = life.wished.filter(|_| token > life.token) else { return };
+        let hold = self.hold;
+        self.push(since, at, Step::Changed { hold, want: wished, token });
+        self.push(since, NEVER, Step::Changed { hold, want, token });
+        (life.token, life.wished) = (token, None);
     }
 
     fn lose(&mut self, at: Stamp, now: BootTime, life: &mut Life) {

@@ -114,6 +114,10 @@ impl Recorder {
     /// Something happened, now.
     pub fn tell(&self, name: usize, host: usize, hold: Hold, told: Told) {
         let mut records = self.lock();
+        if records.0.deaths.iter().any(|(dead, ..)| *dead == host) {
+            // The dead tell nothing; what they do without a way to the store is seen by nobody.
+            return;
+        }
         // Under the lock, so that the order is that of the clock.
         let at = self.clock.now();
         records.0.events.push(Event { at, name, host, hold, told });
