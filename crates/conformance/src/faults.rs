@@ -84,6 +84,8 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "promises::tasks_of_one_process_hand_a_lease_on_each_with_a_higher_token",
     ),
     ("hand_on_for_ever", "leasehold", "engine", "promises::hand_on_leaves_other_processes_their_turn"),
+    ("term_outlives_lease", "leasehold", "engine", "election::a_term_is_over_before_its_lease_is"),
+    ("once_looks_away", "leasehold", "engine", "once::it_is_done_once_and_what_was_remembered_is_told"),
     (
         "upgrade_keeps_token",
         "leasehold",
@@ -110,6 +112,27 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
     ),
     ("half_gathered_lives_on", "leasehold", "engine", "several::a_future_that_nobody_polls_keeps_nothing"),
     ("gathered_as_written", "leasehold", "engine", "several::opposite_orders_never_wait_for_each_other"),
+    (
+        "scope_forgets_count",
+        "leasehold",
+        "engine",
+        "scope::what_a_scope_holds_it_takes_again_under_one_token_without_asking_the_store",
+    ),
+    (
+        "waits_for_itself",
+        "leasehold",
+        "engine",
+        "knots::an_acquire_inside_a_run_of_the_same_name_says_that_it_is_you",
+    ),
+    ("no_deadlock_seen", "leasehold", "engine", "knots::scopes_that_wait_for_each_other_are_reported_once"),
+    (
+        "giver_believes_on",
+        "leasehold",
+        "engine",
+        "succession::whoever_hands_over_believes_in_it_no_longer_nor_does_his_scope",
+    ),
+    ("open_when_busy", "leasehold", "engine", "policy::nothing_opens_a_lock_that_somebody_has"),
+    ("half_of_both_stays", "leasehold", "engine", "migrate::all_or_none_within_one_deadline"),
     (
         "sqlite_forgets_high_water",
         "leasehold-sqlite",

@@ -10,6 +10,8 @@ mod lapses;
 mod looks;
 mod overruled;
 mod reshaping;
+#[cfg(test)]
+mod search;
 mod succession;
 mod together;
 mod tombstones;

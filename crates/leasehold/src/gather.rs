@@ -86,9 +86,7 @@ impl Gathering<'_> {
             match self.gather(&mut held.leases).await {
                 Ok(()) if held.leases.iter().all(|lease| lease.check().is_ok()) => {
                     let leases = std::mem::take(&mut held.leases);
-                    for lease in &leases {
-                        lease.parts().0.follow(None);
-                    }
+                    self.begin(&leases)?;
                     return Ok(leases);
                 }
                 Ok(()) | Err(Stopped::LostOne) => {}
@@ -103,6 +101,22 @@ impl Gathering<'_> {
                 }
             }
         }
+    }
+
+    /// All are held: they are renewed from here on whoever polls what, and how long they may be held is counted.
+    fn begin(&self, leases: &[Lease]) -> Result<()> {
+        let holds = leases.iter().map(|lease| lease.parts().0);
+        let ids: Vec<u64> = holds
+            .map(|hold| {
+                hold.begin();
+                hold.id
+            })
+            .collect();
+        if self.terms.iter().all(|terms| terms.max_hold.is_none()) {
+            return Ok(());
+        }
+        let look = move |engine: Rc<Engine>| async move { engine.watchdog.look_at(&ids) }.boxed_local();
+        self.client.send(Command::Run(Box::new(look)))
     }
 
     async fn gather(&self, held: &mut Vec<Lease>) -> Result<(), Stopped> {
@@ -124,7 +138,7 @@ impl Gathering<'_> {
             }
             for terms in &rest[..=last] {
                 let lease = self.one(terms, held).await?;
-                lease.parts().0.follow(Some(self.pulse.clone()));
+                lease.parts().0.follow(self.pulse);
                 held.push(lease);
             }
         }
@@ -141,7 +155,7 @@ impl Gathering<'_> {
         match stood {
             Stood::All { holds, taken } => {
                 for hold in &holds {
-                    hold.follow(Some(self.pulse.clone()));
+                    hold.follow(self.pulse);
                     hold.take();
                 }
                 let leases = holds.into_iter().map(|hold| Lease::new(hold, self.client.clone())).collect();

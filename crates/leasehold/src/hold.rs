@@ -1,13 +1,14 @@
 //! What a lease and the engine share: until when it holds, and what became of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{BootTime, Clock, LockName, Lost, LostReason, Token};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::nesting::Asker;
 use crate::pulse::Pulse;
 use crate::shape::Shape;
 
@@ -50,6 +51,12 @@ pub(crate) struct Hold {
     taken: AtomicBool,
     /// The future that it waits with for others, if it does.
     pulse: Mutex<Option<Arc<Pulse>>>,
+    /// Since when somebody has worked under it, as far as may be: what is held while others are waited for is not.
+    begun: AtomicU64,
+    /// Set by a holder under whose lease nothing was done: it need not keep the name shut.
+    idle: AtomicBool,
+    /// Who took it, where an acquire did.
+    asker: OnceLock<Arc<Asker>>,
     news: watch::Sender<News>,
     cancelled: CancellationToken,
 }
@@ -79,6 +86,9 @@ impl Hold {
             until: AtomicU64::new(until.as_nanos()),
             taken: AtomicBool::new(false),
             pulse: Mutex::default(),
+            begun: AtomicU64::new(since.as_nanos()),
+            idle: AtomicBool::new(false),
+            asker: OnceLock::new(),
             news: watch::Sender::new(news),
             cancelled: CancellationToken::new(),
         }
@@ -185,17 +195,48 @@ impl Hold {
         self.cancelled.clone()
     }
 
+    /// Remembers who took it.
+    pub(crate) fn asked_by(&self, asker: Arc<Asker>) {
+        // A hold is taken once.
+        drop(self.asker.set(asker));
+    }
+
+    /// Who took it, where an acquire did.
+    pub(crate) fn asker(&self) -> Option<&Arc<Asker>> {
+        self.asker.get()
+    }
+
     pub(crate) fn take(&self) {
         self.taken.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn was_idle(&self) {
+        self.idle.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::SeqCst)
     }
 
-    /// Ties it to a future that waits for others with it, or unties it.
-    pub(crate) fn follow(&self, pulse: Option<Arc<Pulse>>) {
-        *self.pulse.lock().unwrap_or_else(PoisonError::into_inner) = pulse;
+    /// Ties it to a future that waits for others with it.
+    pub(crate) fn follow(&self, pulse: &Arc<Pulse>) {
+        self.begun.store(u64::MAX, Ordering::SeqCst);
+        *self.pulse.lock().unwrap_or_else(PoisonError::into_inner) = Some(pulse.clone());
+    }
+
+    /// Unties it: all are held.
+    pub(crate) fn begin(&self) {
+        self.begun.store(self.clock.now().as_nanos(), Ordering::SeqCst);
+        *self.pulse.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// From when on it counts how long it is held; `None` while others are waited for with it.
+    pub(crate) fn begun(&self) -> Option<BootTime> {
+        Some(self.begun.load(Ordering::SeqCst)).filter(|begun| *begun != u64::MAX).map(BootTime::from_nanos)
     }
 
     /// Whether somebody wants it renewed: it was taken, and the future that has it, if one still has, was polled in so

@@ -37,7 +37,7 @@ pub(crate) fn release(
     let lost = hold.reason();
     let held = engine.clock.now().since(hold.since);
     hold.end(LostReason::Released);
-    let leave = at_least(engine, &tenancy, leave);
+    let leave = if hold.is_idle() { leave } else { at_least(engine, &tenancy, leave) };
     if lost.is_none() && leave == Leave::Open && hand_on(engine, &tenancy) {
         engine.emit(&Event::Released { name: hold.name.clone(), token: hold.token(), held, handed_on: true });
         return answer(reply, Ok(()));

@@ -88,7 +88,7 @@ impl LockAll {
         self.each(|lock| lock.grace(grace))
     }
 
-    /// As [`Lock::max_hold`], for each of them, from when that one was granted. Defaults to no limit.
+    /// As [`Lock::max_hold`], for each of them, from when all of them are held. Defaults to no limit.
     pub fn max_hold(self, most: Duration) -> Self {
         self.each(|lock| lock.max_hold(most))
     }

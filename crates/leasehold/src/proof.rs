@@ -1,27 +1,22 @@
-//! What work is done under: a lease, or a set of them.
+//! What work is done under: a lease, or several of them as one.
 
-use leasehold_core::{LockName, Lost, Result, Token};
+use leasehold_core::Result;
 
 use crate::lease::Lease;
 use crate::lease_set::LeaseSet;
+use crate::migrate::LeasePair;
 
-/// A proof that something is held.
+/// A proof that something is held. It is lost when one of its leases is.
 pub(crate) trait Proof {
-    /// Of what, for logs; of a set, its first.
-    fn told(&self) -> Option<(LockName, Token)>;
-    /// Returns once it is lost.
-    fn lost(&self) -> impl Future<Output = Lost> + Send;
+    /// What it consists of.
+    fn leases(&self) -> Vec<&Lease>;
     /// Gives it back.
     fn release(self) -> impl Future<Output = Result<()>> + Send;
 }
 
 impl Proof for Lease {
-    fn told(&self) -> Option<(LockName, Token)> {
-        Some((self.name().clone(), self.token()))
-    }
-
-    fn lost(&self) -> impl Future<Output = Lost> + Send {
-        Self::lost(self)
+    fn leases(&self) -> Vec<&Lease> {
+        vec![self]
     }
 
     fn release(self) -> impl Future<Output = Result<()>> + Send {
@@ -30,12 +25,18 @@ impl Proof for Lease {
 }
 
 impl Proof for LeaseSet {
-    fn told(&self) -> Option<(LockName, Token)> {
-        self.leases().first().and_then(Proof::told)
+    fn leases(&self) -> Vec<&Lease> {
+        Self::leases(self).iter().collect()
     }
 
-    fn lost(&self) -> impl Future<Output = Lost> + Send {
-        Self::lost(self)
+    fn release(self) -> impl Future<Output = Result<()>> + Send {
+        Self::release(self)
+    }
+}
+
+impl Proof for LeasePair {
+    fn leases(&self) -> Vec<&Lease> {
+        vec![self.first(), self.second()]
     }
 
     fn release(self) -> impl Future<Output = Result<()>> + Send {

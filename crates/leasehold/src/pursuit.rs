@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Busy, Claim, ClaimId, Cursor, Error, Grant, Leave, Op, PLACE_LIFE, Result, Standing, State, Tenure, Turn,
-    fault,
+    Busy, Claim, ClaimId, Cursor, Error, Grant, Leave, Lost, LostReason, Op, PLACE_LIFE, Result, Standing,
+    State, Tenure, Turn, fault,
 };
 
 use crate::engine::Engine;
@@ -69,6 +69,24 @@ async fn pursue_for(engine: &Rc<Engine>, party: &Rc<Party>, head: &Waiter) -> En
     ended
 }
 
+/// Waits, for somebody who stands in no line, until what was seen of a name may be out of date; for so long at most.
+pub(crate) async fn watch(
+    engine: &Engine,
+    name: &leasehold_core::LockName,
+    cursor: &Cursor,
+    most: Duration,
+) -> Result<()> {
+    let started = engine.clock.now();
+    let heard = tokio::select! {
+        heard = engine.store.changed(name, cursor) => heard,
+        () = engine.clock.sleep_until(started.after(most)) => Ok(()),
+    };
+    if let Err(error) = &heard {
+        engine.asked(Op::Wait, Some(name), started, Some(error));
+    }
+    heard
+}
+
 /// A claim that nobody has stated yet.
 pub(crate) fn new_claim(engine: &Engine, terms: &Terms, tokens: u32) -> Result<Claim> {
     Ok(Claim {
@@ -82,7 +100,7 @@ pub(crate) fn new_claim(engine: &Engine, terms: &Terms, tokens: u32) -> Result<C
         note: terms.note.clone(),
         anchored: terms.anchored,
         aftermath: terms.aftermath,
-        succeeds: None,
+        succeeds: terms.succeeds,
         tokens,
         seen: engine.seen.get(),
         proposed: None,
@@ -104,6 +122,7 @@ struct Chase<'a> {
 
 impl Chase<'_> {
     async fn run(&mut self) -> Ended {
+        self.party.heard.set(false);
         loop {
             let sent = self.engine.clock.now();
             self.claim.not_after = self.engine.not_after();
@@ -115,6 +134,7 @@ impl Chase<'_> {
                     self.engine.tick(server_time);
                     self.patience.restore();
                     self.party.trouble.replace(None);
+                    self.party.heard.set(true);
                     let sent = if fault!("validity_from_reply") { self.engine.clock.now() } else { sent };
                     if let Some(ended) = self.stands(sent, state, &cursor).await {
                         return ended;
@@ -140,7 +160,9 @@ impl Chase<'_> {
             State::Granted(grant) => Some(self.granted(sent, grant)),
             State::Spent => {
                 self.stated = false;
-                Some(Ended::Again)
+                // What was to be taken over is held no longer, and never will be again.
+                let gone = || Ended::Failed(Lost::new(LostReason::StoreForgot).into());
+                Some(self.claim.succeeds.map_or(Ended::Again, |_| gone()))
             }
             State::Waiting { ahead, .. } if self.claim.turn == Turn::Now => {
                 self.stated = fault!("try_leaves_place");
@@ -233,6 +255,7 @@ impl Chase<'_> {
             until,
             failures: 0,
             party: self.party.open.then(|| self.party.clone()),
+            given: false,
         };
         while let Some(waiter) = self.party.first_on(&self.head.terms) {
             tenancy.terms = waiter.terms.clone();

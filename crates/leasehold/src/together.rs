@@ -245,6 +245,7 @@ impl Step<'_> {
                 sent,
                 until: terms::valid_until(sent, grant.ttl),
                 failures: 0,
+                given: false,
                 party: None,
             };
             let hold = tenancy.hold(self.engine);

@@ -48,6 +48,8 @@ pub(crate) struct Tenancy {
     pub(crate) failures: u32,
     /// Who stands in line behind it in this process.
     pub(crate) party: Option<Rc<Party>>,
+    /// Whether another owner may take it over at any moment.
+    pub(crate) given: bool,
 }
 
 impl Tenancy {
@@ -117,14 +119,27 @@ impl Watchdog {
     pub(crate) fn add(&self, hold: Arc<Hold>, tenancy: Tenancy) {
         let id = hold.id;
         let renew_at = tenancy.sent.after(terms::renew_after(tenancy.granted)).max(self.clock.now());
+        let look_at = too_long(&hold, &tenancy).map_or(renew_at, |end| renew_at.min(end));
         let entry = Entry { hold, tenancy, renew_at, look_at: None, in_flight: false, ensuring: Vec::new() };
         let mut inner = self.inner.borrow_mut();
         let soonest = inner.looks.first().map(|(at, _)| *at);
         inner.entries.insert(id, entry);
-        inner.schedule(id, Some(renew_at));
-        if soonest.is_none_or(|soonest| renew_at < soonest) {
+        inner.schedule(id, Some(look_at));
+        if soonest.is_none_or(|soonest| look_at < soonest) {
             self.moved.notify_one();
         }
+    }
+
+    /// Looks at these leases now, since something about them has changed.
+    pub(crate) fn look_at(&self, ids: &[u64]) {
+        let now = self.clock.now();
+        let mut inner = self.inner.borrow_mut();
+        for id in ids {
+            if inner.entries.get(id).is_some_and(|entry| entry.look_at.is_some()) {
+                inner.schedule(*id, Some(now));
+            }
+        }
+        self.moved.notify_one();
     }
 
     /// The claim behind a lease, as it is to be stated now.
@@ -150,7 +165,14 @@ impl Watchdog {
     pub(crate) fn ticket(&self, id: u64) -> Option<LeaseTicket> {
         let inner = self.inner.borrow();
         let tenancy = &inner.entries.get(&id)?.tenancy;
-        Some(LeaseTicket::new(&tenancy.claim, &tenancy.tenure))
+        Some(LeaseTicket::new(&tenancy.claim, &tenancy.tenure, false))
+    }
+
+    /// Every hold that stands, and how much it holds.
+    pub(crate) fn holds(&self) -> Vec<(Arc<Hold>, Share)> {
+        let inner = self.inner.borrow();
+        let standing = inner.entries.values().filter(|entry| entry.hold.reason().is_none());
+        standing.map(|entry| (entry.hold.clone(), entry.tenancy.claim.share)).collect()
     }
 
     /// Watches no longer: whatever a renewal under way answers, it says nothing to anybody.
@@ -186,6 +208,11 @@ impl Watchdog {
     }
 }
 
+/// When it has been held for as long as its holder allows himself.
+fn too_long(hold: &Hold, tenancy: &Tenancy) -> Option<BootTime> {
+    Some(hold.begun()?.after(tenancy.terms.max_hold?))
+}
+
 /// What is to be done with a lease right now.
 enum Due {
     Renew(Renew),
@@ -195,7 +222,7 @@ enum Due {
 
 /// Takes over a lease that was claimed elsewhere: renews it at once, and watches it from then on.
 pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Arc<Hold>> {
-    let LeaseTicket { claim, tenure } = ticket;
+    let LeaseTicket { claim, tenure, given: _ } = ticket;
     let renew = Renew { claim: Arc::new(claim), tenure: tenure.clone() };
     let sent = engine.clock.now();
     let (name, deadline) = (renew.claim.name.clone(), engine.settings.timeout);
@@ -220,6 +247,7 @@ pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Ar
         anchored: renew.claim.anchored,
         aftermath: renew.claim.aftermath,
         note: tenure.note.clone(),
+        succeeds: None,
     };
     let tenancy = Tenancy {
         claim: renew.claim,
@@ -233,11 +261,29 @@ pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Ar
         until,
         failures: 0,
         party: None,
+        given: false,
     };
     let hold = tenancy.hold(engine);
     hold.take();
     engine.watchdog.add(hold.clone(), tenancy);
     Ok(hold)
+}
+
+/// Ends a lease for its holder, and goes on renewing it under another hold until another owner takes it over.
+pub(crate) fn give(engine: &Rc<Engine>, hold: &Hold) -> Result<(Arc<Hold>, LeaseTicket)> {
+    hold.check()?;
+    let released = || Error::from(leasehold_core::Lost::new(LostReason::Released));
+    let tenancy = engine.watchdog.remove(hold.id).ok_or_else(released)?;
+    // From here on somebody else may hold it: no task of this process gets it without asking the store.
+    let tenancy = Tenancy { run: tenancy.tenure.count, given: true, ..tenancy };
+    let ticket = LeaseTicket::new(&tenancy.claim, &tenancy.tenure, true);
+    if !fault!("giver_believes_on") {
+        hold.end(LostReason::Superseded);
+    }
+    let kept = tenancy.hold(engine);
+    kept.take();
+    engine.watchdog.add(kept.clone(), tenancy);
+    Ok((kept, ticket))
 }
 
 /// Watches until the engine ends.
@@ -273,7 +319,7 @@ fn look(engine: &Engine, id: u64, now: BootTime) -> Due {
         return Due::Lost;
     }
     let terms = &entry.tenancy.terms;
-    let too_long = terms.max_hold.map(|most| entry.hold.since.after(most));
+    let too_long = too_long(&entry.hold, &entry.tenancy);
     if too_long.is_some_and(|end| now >= end) {
         drop(inner);
         lose(engine, id, LostReason::HeldTooLong);
@@ -309,19 +355,20 @@ fn look(engine: &Engine, id: u64, now: BootTime) -> Due {
 
 /// Ends a lease for this reason and tells everybody.
 pub(crate) fn lose(engine: &Engine, id: u64, reason: LostReason) {
-    let (hold, tenancy) = {
+    let (hold, tenancy, ensuring) = {
         let mut inner = engine.watchdog.inner.borrow_mut();
         inner.schedule(id, None);
         let Some(entry) = inner.entries.get_mut(&id) else { return };
-        for reply in entry.ensuring.drain(..) {
-            drop(reply.send(Err(leasehold_core::Lost::new(reason).into())));
-        }
         let tenancy = entry.tenancy.clone();
         // Those behind it are gone on with below; whoever gives it back later finds nobody to go on with.
         entry.tenancy.party = None;
-        (entry.hold.clone(), tenancy)
+        (entry.hold.clone(), tenancy, std::mem::take(&mut entry.ensuring))
     };
     let stands = hold.end(reason);
+    // After the end: whoever hears "lost" here must not find that it holds.
+    for reply in ensuring {
+        drop(reply.send(Err(leasehold_core::Lost::new(reason).into())));
+    }
     engine.emit(&Event::Lost { name: hold.name.clone(), token: hold.token(), reason: stands.reason });
     if let Some(engine) = engine.me.upgrade() {
         local::lost(&engine, &tenancy);
@@ -347,11 +394,17 @@ async fn renew(engine: Rc<Engine>, batch: Vec<(u64, Renew)>) {
                 engine.tick(server_time);
                 kept(&engine, id, sent, ttl);
             }
-            Ok(Renewal::Lost) => lose(&engine, id, LostReason::StoreForgot),
+            Ok(Renewal::Lost) => gone(&engine, id),
             Err(error) => failed(&engine, id, error),
         }
     }
     engine.watchdog.moved.notify_one();
+}
+
+/// The store knows it no longer.
+fn gone(engine: &Engine, id: u64) {
+    let given = engine.watchdog.inner.borrow().entries.get(&id).is_some_and(|entry| entry.tenancy.given);
+    lose(engine, id, if given { LostReason::Superseded } else { LostReason::StoreForgot });
 }
 
 fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {

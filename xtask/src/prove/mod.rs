@@ -53,6 +53,11 @@ const PARTS: &[Part] = &[
         run: harness::primitives,
     },
     Part {
+        name: "once",
+        about: "50 processes do each thing once, and are killed at random points of it",
+        run: harness::once,
+    },
+    Part {
         name: "overhead",
         about: "What `leasehold run` adds to a command, in time, memory and wake-ups",
         run: overhead::run,

@@ -27,8 +27,8 @@ fn was_dead_in_time(place: &Place, output: &Output, expires: jiff::Timestamp) {
     assert_eq!(code(output.status), 79, "{output:?}");
     // It may have been killed in the middle of a line, but not of a whole one.
     let alive = place.read("alive");
-    let whole = alive.rsplit_once('\n').expect("it lived").0;
-    let last: i64 = whole.lines().next_back().expect("it lived").parse().unwrap();
+    let whole = alive.rsplit_once('\n').unwrap().0;
+    let last: i64 = whole.lines().next_back().unwrap().parse().unwrap();
     assert!(last < expires.as_millisecond(), "alive at {last}, the lease ended at {expires}");
     // TERM comes the whole grace before, which is a third of so short a ttl: not only at the end.
     assert_eq!(place.read("heard").lines().count(), 1, "{output:?}");

@@ -20,6 +20,8 @@ mod once;
 mod overdue;
 mod pause;
 mod points;
+mod points_injected;
+mod points_timed;
 mod report;
 mod scripts;
 mod signals;

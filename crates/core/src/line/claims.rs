@@ -61,9 +61,7 @@ impl Line {
         };
         if admit(&ahead, claim.share) != Verdict::Admit {
             let retry_after = self.first_to_lapse(mine).map(|until| until.since(at.boot));
-            if mine.is_none() {
-                self.join(at.boot, claim, life);
-            }
+            let mine = mine.or_else(|| self.join(at.boot, claim, life));
             let ahead = mine.map_or(ahead.len(), |index| self.ahead_of(index).len());
             return Ok(State::Waiting { ahead: u32::try_from(ahead).ok(), retry_after });
         }
@@ -114,10 +112,9 @@ impl Line {
         State::Granted(Grant { token: held.first, tokens: held.run, ttl })
     }
 
-    fn join(&mut self, now: BootTime, claim: &Claim, life: Option<Arc<str>>) {
-        if claim.turn != Turn::Now || crate::fault!("try_leaves_place") {
-            self.push(now, claim, life);
-        }
+    fn join(&mut self, now: BootTime, claim: &Claim, life: Option<Arc<str>>) -> Option<usize> {
+        let joins = claim.turn != Turn::Now || crate::fault!("try_leaves_place");
+        joins.then(|| self.push(now, claim, life))
     }
 
     fn push(&mut self, now: BootTime, claim: &Claim, life: Option<Arc<str>>) -> usize {

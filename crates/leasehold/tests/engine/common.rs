@@ -11,6 +11,7 @@ use leasehold::{
     Capabilities, Clock, Event, Leasehold, LockName, MemoryStore, Observer, Op, Result, Snapshot, Store,
     StoreError, StoreErrorKind, Unsupported,
 };
+use leasehold::{Mark, MarkKind, MarkOutcome, Record, RecordId};
 use leasehold_core::{Claim, ClaimId, Cursor, Leave, Ledger, Release, Renew, Renewal, Standing, Together};
 
 pub(crate) const TTL: Duration = Duration::from_millis(600);
@@ -53,6 +54,10 @@ impl Observer for Log {
 }
 
 impl Log {
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.0.lock().unwrap().clone()
+    }
+
     pub(crate) fn count(&self, wanted: impl Fn(&Event) -> bool) -> usize {
         self.0.lock().unwrap().iter().filter(|event| wanted(event)).count()
     }
@@ -95,8 +100,13 @@ pub(crate) enum Apart {
 
 impl Moody {
     pub(crate) fn new() -> Self {
+        Self::over(MemoryStore::new())
+    }
+
+    /// One client's way to a store that others share.
+    pub(crate) fn over(inner: MemoryStore) -> Self {
         Self {
-            inner: MemoryStore::new(),
+            inner,
             moods: Mutex::default(),
             asked: Mutex::default(),
             apart: Mutex::new(Apart::Together),
@@ -223,10 +233,59 @@ impl Store for Moody {
     }
 
     fn ledger(&self) -> Option<&dyn Ledger> {
-        self.inner.ledger()
+        Some(self)
     }
 
     async fn close(&self) -> Result<()> {
         self.inner.close().await
     }
+}
+
+#[async_trait]
+impl Ledger for Moody {
+    async fn mark(&self, mark: &Mark) -> Result<MarkOutcome> {
+        self.go(Op::Ledger, self.inner.mark(mark)).await
+    }
+
+    async fn marks(&self, kind: MarkKind, name: &LockName) -> Result<Vec<Mark>> {
+        self.go(Op::Ledger, self.inner.marks(kind, name)).await
+    }
+
+    async fn unmark(&self, kind: MarkKind, name: &LockName, key: &str) -> Result<bool> {
+        self.go(Op::Ledger, self.inner.unmark(kind, name, key)).await
+    }
+
+    async fn record(&self, record: &Record) -> Result<RecordId> {
+        self.go(Op::Ledger, self.inner.record(record)).await
+    }
+
+    async fn records(
+        &self,
+        name: Option<&LockName>,
+        after: RecordId,
+        most: usize,
+    ) -> Result<Vec<(RecordId, Record)>> {
+        self.go(Op::Ledger, self.inner.records(name, after, most)).await
+    }
+}
+
+/// Polls a future so often, a millisecond apart, and drops it where it stands.
+pub(crate) async fn polled(polls: usize, future: impl Future) {
+    let mut future = std::pin::pin!(future);
+    for _ in 0..polls {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        if future.as_mut().poll(&mut context).is_ready() {
+            return;
+        }
+        tokio::time::sleep(ms(1)).await;
+    }
+}
+
+/// Waits until nobody holds a name, nor waits for it.
+pub(crate) async fn deserted(client: &leasehold::Leasehold, name: &str) {
+    until("nothing is left", async || {
+        let snapshot = client.inspect(name).await.unwrap();
+        snapshot.holders.is_empty() && snapshot.waiters.is_empty()
+    })
+    .await;
 }

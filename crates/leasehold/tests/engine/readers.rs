@@ -216,6 +216,7 @@ async fn a_store_that_has_forgotten_the_lease_is_not_asked_for_a_new_one() {
         id: entry.id,
         owner: entry.owner,
         share: Share::EXCLUSIVE,
+        reshape: 0,
         turn: leasehold_core::Turn::Fifo,
         ttl: entry.ttl,
         note: entry.note,

@@ -178,6 +178,30 @@ async fn what_is_held_while_others_are_waited_for_stays_held() {
 }
 
 #[tokio::test]
+async fn how_long_they_may_be_held_is_counted_from_when_all_are() {
+    let (_, client, other) = two(Apart::Together);
+    let in_the_way = other.lock("b").acquire().await.unwrap();
+    let waits = tokio::spawn({
+        let all = client.lock_all(["a", "b"]).ttl(TTL * 100).max_hold(TTL);
+        async move { all.acquire().await.unwrap() }
+    });
+    until("it waits", async || other.inspect("b").await.unwrap().waiters.len() == 1).await;
+    let token = other.inspect("a").await.unwrap().holders[0].token;
+    tokio::time::sleep(TTL * 2).await;
+    in_the_way.release().await.unwrap();
+    let set = waits.await.unwrap();
+    assert_eq!(set.token_of("a"), token, "it was not lost meanwhile");
+    set.check().unwrap();
+    // Long before the first renewal.
+    assert_eq!(set.lost().await.reason, LostReason::HeldTooLong);
+    let lease = client.lock("c").ttl(TTL * 100).max_hold(TTL).acquire().await.unwrap();
+    let clock = Clock::system();
+    let since = clock.now();
+    assert_eq!(lease.lost().await.reason, LostReason::HeldTooLong);
+    assert!(clock.now().since(since) < TTL * 20, "nor does one alone wait for its first renewal");
+}
+
+#[tokio::test]
 async fn a_future_that_nobody_polls_keeps_nothing() {
     let (_, client, other) = two(Apart::Together);
     let in_the_way = other.lock("b").acquire().await.unwrap();
