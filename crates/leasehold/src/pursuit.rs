@@ -214,7 +214,8 @@ impl Chase<'_> {
         let clock = &self.engine.clock;
         let refresh = clock.now().after(terms::jitter(REFRESH));
         if self.patience.listen(self.engine, &self.claim.name, cursor, refresh).await {
-            while !self.head.ticket.shows_life() {
+            // Whoever the chase began for may have gone, and others go on waiting under his claim.
+            while self.party.first_on(&self.head.terms).is_some_and(|first| !first.ticket.shows_life()) {
                 clock.sleep_until(clock.now().after(REFRESH)).await;
             }
         }

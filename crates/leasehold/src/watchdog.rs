@@ -359,7 +359,10 @@ pub(crate) fn lose(engine: &Engine, id: u64, reason: LostReason) {
         let mut inner = engine.watchdog.inner.borrow_mut();
         inner.schedule(id, None);
         let Some(entry) = inner.entries.get_mut(&id) else { return };
-        (entry.hold.clone(), entry.tenancy.clone(), std::mem::take(&mut entry.ensuring))
+        let tenancy = entry.tenancy.clone();
+        // Those behind it are gone on with below; whoever gives it back later finds nobody to go on with.
+        entry.tenancy.party = None;
+        (entry.hold.clone(), tenancy, std::mem::take(&mut entry.ensuring))
     };
     let stands = hold.end(reason);
     // After the end: whoever hears "lost" here must not find that it holds.
