@@ -83,6 +83,7 @@ use usage::Asked;
 /// Runs the command with the arguments of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    sys::allocate_modestly();
     let words: Vec<OsString> = std::env::args_os().collect();
     if words.get(1).is_some_and(|word| word == guard::FLAG) {
         return ExitCode::from(guard::main(&words));
