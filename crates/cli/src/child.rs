@@ -317,6 +317,7 @@ impl Child {
             return;
         }
         let _ = kill_process_group(self.pid, signal);
+        self.order(&Order::Signal(number));
         // A stopped group would look at it only when continued.
         if self.stopped && signal != Signal::CONT && signal != Signal::KILL {
             let _ = kill_process_group(self.pid, Signal::CONT);

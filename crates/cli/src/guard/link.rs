@@ -55,7 +55,7 @@ pub(crate) enum Order {
     Attach { command: i32, deadline: Option<Deadline>, shelter: Option<String> },
     /// The lease was prolonged: this is the heartbeat.
     Beat(Deadline),
-    /// Send this signal to all that the command left behind.
+    /// Send this signal to all that the command left behind, if it has ended.
     Signal(i32),
     /// Kill the tree.
     Kill,
