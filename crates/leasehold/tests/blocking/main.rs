@@ -1,5 +1,7 @@
 //! The words without `async`: they mean the same, in plain threads and inside runtimes.
 
+mod primitives;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
