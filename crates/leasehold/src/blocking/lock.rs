@@ -73,6 +73,10 @@ impl Lock {
     /// Work that has begun goes on to its end even if the lease is lost meanwhile: nothing can stop it from outside.
     /// So the work is given the lease, to [check](Lease::check) before each step that matters.
     ///
+    /// An acquire of the same name inside the work, in the same thread, would wait for itself: it is
+    /// [`Error::Busy`](crate::Error::Busy) instead, which says that it is you. Work that needs the lock twice passes the
+    /// lease along, or takes it in a [scope](Scope).
+    ///
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if the lease was lost before the work was done: what it

@@ -59,6 +59,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 
 use crate::client::Client;
+use crate::nesting;
 
 pub use builder::Builder;
 pub use client::Leasehold;
@@ -80,7 +81,7 @@ pub use term::Term;
 fn wait<T>(future: impl Future<Output = T>) -> T {
     // It notes a wake-up beside the thread's park token, so neither a runtime around it nor a `park` of the program's
     // takes one away.
-    pollster::block_on(future)
+    pollster::block_on(nesting::blocked_for(future))
 }
 
 /// Waits for a future in this thread for at most so long by the client's clock, and drops it then.

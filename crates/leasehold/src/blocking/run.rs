@@ -4,13 +4,15 @@ use leasehold_core::{Error, Result};
 
 use super::wait;
 use crate::lock::{self, Outcome};
+use crate::nesting;
 use crate::proof::Proof;
 
 /// Works under a proof, and says afterwards whether it held all the time.
 pub(super) fn run_under<P: Proof, T>(proof: P, work: impl FnOnce(&P) -> T) -> Result<T> {
     let value = {
         let leases = proof.leases();
-        let value = lock::span_of(&leases).in_scope(|| work(&proof));
+        let work = || nesting::called_under(&leases, || work(&proof));
+        let value = lock::span_of(&leases).in_scope(work);
         leases.iter().try_for_each(|lease| lease.check().map(drop))?;
         value
     };
