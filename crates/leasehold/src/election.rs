@@ -130,15 +130,7 @@ impl Election {
         F: Future<Output = V>,
     {
         loop {
-            let term = match self.campaign().await {
-                Ok(term) => term,
-                Err(error) if error.is_retryable() || error.outcome_unknown() => {
-                    tracing::warn!(%error, "cannot campaign now, trying again");
-                    self.client.pause(terms::jitter(STORE_PAUSE)).await?;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
+            let term = self.next_term().await?;
             let done = {
                 // The end comes first: work that ended in the very moment of it is not vouched for.
                 let over = pin!(term.ends());
@@ -149,14 +141,24 @@ impl Election {
                 // In the background: the store does not answer, or knows already.
                 Either::Left(_) => drop(term),
                 Either::Right(verdict) => {
-                    let (name, token) = (term.name().clone(), term.token());
-                    if let Err(error) = term.resign().await {
-                        tracing::warn!(%name, %token, %error, "the work is done, but its term could not be given up");
-                    }
+                    give_up(term).await;
                     if let Some(stop) = verdict.stop() {
                         return Ok(stop);
                     }
                 }
+            }
+        }
+    }
+
+    /// Campaigns for as long as it takes, also while the store cannot be asked.
+    pub(crate) async fn next_term(&self) -> Result<Term> {
+        loop {
+            match self.campaign().await {
+                Err(error) if error.is_retryable() || error.outcome_unknown() => {
+                    tracing::warn!(%error, "cannot campaign now, trying again");
+                    self.client.pause(terms::jitter(STORE_PAUSE)).await?;
+                }
+                answer => return answer,
             }
         }
     }
@@ -181,6 +183,14 @@ impl Election {
     #[must_use = "it tells only until it is dropped"]
     pub fn watch(&self) -> LeaderWatch {
         LeaderWatch::start(self.client.clone(), self.name.clone())
+    }
+}
+
+/// Gives a term up after its work: a failure does not hide what the work answered.
+pub(crate) async fn give_up(term: Term) {
+    let (name, token) = (term.name().clone(), term.token());
+    if let Err(error) = term.resign().await {
+        tracing::warn!(%name, %token, %error, "the work is done, but its term could not be given up");
     }
 }
 

@@ -24,7 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 pub struct LeaderWatch {
     seen: watch::Receiver<Seen>,
     /// What is watched is watched by this client's thread.
-    _client: Arc<Client>,
+    client: Arc<Client>,
 }
 
 /// What a follower has seen last.
@@ -46,7 +46,11 @@ impl LeaderWatch {
         if let Err(error) = started {
             tell.send_replace(Seen { leader: None, trouble: Some(error) });
         }
-        Self { seen, _client: client }
+        Self { seen, client }
+    }
+
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
     }
 
     /// Who led when it was last seen; `None` while nobody does, and before the first answer of

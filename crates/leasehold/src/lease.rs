@@ -71,6 +71,13 @@ impl Lease {
         &self.client
     }
 
+    /// The same lease for who only looks at it: whatever becomes of this one, nothing is given back.
+    pub(crate) fn view(&self) -> Self {
+        let Self { hold, client, released: _, counted: _, span: _ } = self;
+        let (hold, client) = (hold.clone(), client.clone());
+        Self { hold, client, released: true, counted: None, span: Span::none() }
+    }
+
     /// Takes it out of the count of its scope. Gives the way in which its hold is to end, if it was the last.
     fn leave(&mut self, end: End) -> Option<End> {
         match self.counted.take() {

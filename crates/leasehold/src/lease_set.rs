@@ -47,6 +47,10 @@ impl LeaseSet {
         Self { client, namespace, leases, cancelled: OnceLock::new() }
     }
 
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
     /// The fencing token of one of the names, as it was given to
     /// [`lock_all`](crate::Leasehold::lock_all); `None` if it is not among them. Each name has its own, and it stays
     /// readable after the loss.

@@ -374,12 +374,16 @@ pub(crate) async fn run_under<P: Proof, T>(proof: P, work: impl AsyncFnOnce(&P) 
 pub(crate) async fn work_under<T>(leases: &[&Lease], work: impl Future<Output = T>) -> Result<T, Lost> {
     // The loss comes first: work that ended in the very moment of the loss is not vouched for.
     let lost = pin!(first_lost(leases));
-    let span = leases.first().map_or_else(Span::none, |lease| event::run_span(lease.name(), lease.token()));
-    let work = pin!(nesting::polled_under(leases, work.instrument(span)));
+    let work = pin!(nesting::polled_under(leases, work.instrument(span_of(leases))));
     match select(lost, work).await {
         Either::Left((lost, _)) => Err(lost),
         Either::Right((value, _)) => Ok(value),
     }
+}
+
+/// What is around the work under these leases.
+pub(crate) fn span_of(leases: &[&Lease]) -> Span {
+    leases.first().map_or_else(Span::none, |lease| event::run_span(lease.name(), lease.token()))
 }
 
 /// Returns once one of them is lost; never, if there are none.

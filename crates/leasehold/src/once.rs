@@ -1,5 +1,6 @@
 //! Doing something once: a mark in the store says that it was done, and a lock that only one does it at a time.
 
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -366,9 +367,30 @@ impl Once {
         wait: Option<Duration>,
         work: impl AsyncFnOnce(&OnceRun) -> Result<T, E>,
     ) -> Result<OnceOutcome<T, E>> {
+        let (slot, run) = match self.begin(wait).await? {
+            ControlFlow::Continue(begun) => begun,
+            ControlFlow::Break(outcome) => return Ok(outcome),
+        };
+        let done = {
+            // The loss comes first: work that ended in the very moment of the loss is not vouched for.
+            let lost = pin!(run.lease.lost());
+            let work = pin!(work(&run));
+            first_of(lost, work).await
+        };
+        match done {
+            Either::Left(lost) => Err(lost.into()),
+            Either::Right(result) => self.end(&slot, run, result).await,
+        }
+    }
+
+    /// What comes before the work: a run, if there is anything to do.
+    pub(crate) async fn begin<T, E>(
+        &self,
+        wait: Option<Duration>,
+    ) -> Result<ControlFlow<OnceOutcome<T, E>, (Slot, OnceRun)>> {
         let slot = self.slot()?;
         if let Some(mark) = slot.mark().await? {
-            return Ok(already(mark));
+            return Ok(ControlFlow::Break(already(mark)));
         }
         let lease = match wait {
             None => self.lock.attempt().await,
@@ -377,32 +399,32 @@ impl Once {
         let lease = match lease {
             Ok(lease) => lease,
             Err(Error::Busy(busy) | Error::TimedOut { busy, .. }) => {
-                return Ok(OnceOutcome::InProgress(busy));
+                return Ok(ControlFlow::Break(OnceOutcome::InProgress(busy)));
             }
             Err(error) => return Err(error),
         };
         // Whoever held it before may just have done it.
         if let Some(mark) = slot.mark().await? {
             unused(lease).await;
-            return Ok(already(mark));
+            return Ok(ControlFlow::Break(already(mark)));
         }
         let run = OnceRun { lease, remembered: Mutex::default() };
         if self.after == OnceAfter::Start
             && let Some(mark) = slot.make_mark(&run.lease, run.remembered()).await?
         {
             unused(run.lease).await;
-            return Ok(already(mark));
+            return Ok(ControlFlow::Break(already(mark)));
         }
-        let done = {
-            // The loss comes first: work that ended in the very moment of the loss is not vouched for.
-            let lost = pin!(run.lease.lost());
-            let work = pin!(work(&run));
-            first_of(lost, work).await
-        };
-        let result = match done {
-            Either::Left(lost) => return Err(lost.into()),
-            Either::Right(result) => result,
-        };
+        Ok(ControlFlow::Continue((slot, run)))
+    }
+
+    /// What comes after the work: the mark, if it is due, and the lease is given back.
+    pub(crate) async fn end<T, E>(
+        &self,
+        slot: &Slot,
+        run: OnceRun,
+        result: Result<T, E>,
+    ) -> Result<OnceOutcome<T, E>> {
         if result.is_ok() && self.after == OnceAfter::Success {
             // One that stands can only be of somebody who was let in by an end of our lease that we did not see.
             slot.make_mark(&run.lease, run.remembered()).await?;

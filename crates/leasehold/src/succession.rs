@@ -11,7 +11,7 @@ use leasehold_core::{ConfigError, LockName, LostReason, Result, Turn};
 use tokio::sync::oneshot;
 
 use crate::acquire::Acquire;
-use crate::client::Leasehold;
+use crate::client::{Client, Leasehold};
 use crate::engine::Engine;
 use crate::handover::LeaseTicket;
 use crate::hold::Hold;
@@ -92,6 +92,10 @@ impl Lease {
 }
 
 impl HandOver {
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        self.lease.client()
+    }
+
     /// What it takes to take the lease over.
     #[must_use]
     pub fn ticket(&self) -> &LeaseTicket {

@@ -26,24 +26,30 @@ pub struct Term {
     hold: Arc<Hold>,
     /// What to give up in the end; the work of [`Election::lead`](crate::Election::lead) only looks on.
     lease: Option<Lease>,
+    client: Arc<Client>,
     warned: CancellationToken,
     over: CancellationToken,
 }
 
 impl Term {
-    pub(crate) fn begin(lease: Lease, client: &Client) -> Result<Self> {
+    pub(crate) fn begin(lease: Lease, client: &Arc<Client>) -> Result<Self> {
         let (warned, over) = (CancellationToken::new(), CancellationToken::new());
         let hold = lease.hold().clone();
         let kept = (hold.clone(), (warned.clone(), over.clone()));
         let keep = |engine: Rc<Engine>| keep(engine, kept.0, kept.1).boxed_local();
         client.send(Command::Run(Box::new(keep)))?;
-        Ok(Self { hold, lease: Some(lease), warned, over })
+        Ok(Self { hold, lease: Some(lease), client: client.clone(), warned, over })
     }
 
     /// The same term for who works in it, and does not keep it.
     pub(crate) fn view(&self) -> Self {
-        let Self { hold, lease: _, warned, over } = self;
-        Self { hold: hold.clone(), lease: None, warned: warned.clone(), over: over.clone() }
+        let Self { hold, lease: _, client, warned, over } = self;
+        let (hold, client) = (hold.clone(), client.clone());
+        Self { hold, lease: None, client, warned: warned.clone(), over: over.clone() }
+    }
+
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
     }
 
     /// What is led, with its namespace.
@@ -115,7 +121,7 @@ impl Term {
     ///
     /// As [`Lease::release`].
     pub async fn resign(self) -> Result<()> {
-        let Self { hold: _, lease, warned, over } = self;
+        let Self { hold: _, lease, client: _, warned, over } = self;
         warned.cancel();
         over.cancel();
         match lease {

@@ -2,12 +2,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold::sim::{Mishap, Sim, Wire};
 use leasehold::{
-    Builder, Event, Lease, LeaseState, LeaseTicket, Leasehold, Ledger, Lock, Outcome, Result, Token,
+    Backed, BackedLock, Both, Builder, Election, Event, HandOver, Held, LeaderWatch, Lease, LeasePair,
+    LeaseSet, LeaseState, LeaseTicket, Leasehold, Ledger, Lock, LockAll, Once, OnceOutcome, OnceRun,
+    OpenLock, OpenRun, Outcome, Period, Remembered, Result, RwLock, Scope, Stuck, Term, Token, Zone,
     blocking, config,
 };
 
@@ -17,24 +20,45 @@ fn send<T: Send>(future: T) -> T {
 }
 
 /// Types that need no pin, and why.
-const NO_TYPE: &[(&str, &str)] =
-    &[("Observer", "a trait that asks for it"), ("AsyncLedger", "a trait that asks for it")];
+const NO_TYPE: &[(&str, &str)] = &[
+    ("Observer", "a trait that asks for it"),
+    ("AsyncLedger", "a trait that asks for it"),
+    ("AfterTerm", "a trait of what the work answers, which stays where the work is"),
+];
 
 #[test]
 fn every_type_may_be_sent_and_shared() {
+    everything::<Backed>();
+    everything::<BackedLock>();
+    everything::<Both>();
     everything::<Builder>();
+    everything::<Election>();
     everything::<Event>();
+    everything::<HandOver>();
+    everything::<Held>();
+    everything::<LeaderWatch>();
     everything::<Lease>();
+    everything::<LeasePair>();
+    everything::<LeaseSet>();
     everything::<LeaseState>();
     everything::<LeaseTicket>();
     everything::<Leasehold>();
     everything::<Lock>();
+    everything::<LockAll>();
+    everything::<Once>();
+    everything::<OnceOutcome<u8, u8>>();
+    everything::<OnceRun>();
+    everything::<OpenLock>();
+    everything::<OpenRun>();
     everything::<Outcome<u8>>();
+    everything::<Period>();
+    everything::<Remembered>();
+    everything::<RwLock>();
+    everything::<Scope>();
+    everything::<Stuck>();
+    everything::<Term>();
+    everything::<Zone>();
     everything::<config::Config>();
-    everything::<blocking::Builder>();
-    everything::<blocking::Lease>();
-    everything::<blocking::Leasehold>();
-    everything::<blocking::Lock>();
     everything::<Sim>();
     everything::<Wire>();
     everything::<Mishap>();
@@ -43,6 +67,30 @@ fn every_type_may_be_sent_and_shared() {
     everything::<leasehold::Lost>();
     #[cfg(feature = "metrics")]
     everything::<leasehold::Metrics>();
+}
+
+#[test]
+fn every_blocking_type_may_be_sent_and_shared() {
+    everything::<blocking::Backed>();
+    everything::<blocking::BackedLock>();
+    everything::<blocking::Both>();
+    everything::<blocking::Builder>();
+    everything::<blocking::Election>();
+    everything::<blocking::HandOver>();
+    everything::<blocking::Held>();
+    everything::<blocking::LeaderWatch>();
+    everything::<blocking::Lease>();
+    everything::<blocking::LeasePair>();
+    everything::<blocking::LeaseSet>();
+    everything::<blocking::Leasehold>();
+    everything::<blocking::Lock>();
+    everything::<blocking::LockAll>();
+    everything::<blocking::Once>();
+    everything::<blocking::OnceRun>();
+    everything::<blocking::OpenLock>();
+    everything::<blocking::RwLock>();
+    everything::<blocking::Scope>();
+    everything::<blocking::Term>();
 }
 
 fn work(ledger: &dyn Ledger) -> futures_util::future::BoxFuture<'_, Result<()>> {
@@ -85,6 +133,16 @@ fn every_future_may_be_sent() {
     drop(send(lease.release_closed(second, "")));
     drop(send(smol::block_on(client.lock("y").acquire()).unwrap().release()));
 
+    let mut lease = smol::block_on(client.lock("z").acquire()).unwrap();
+    drop(send(lease.upgrade()));
+    drop(send(lease.upgrade_within(second)));
+    drop(send(lease.try_upgrade()));
+    drop(send(lease.downgrade()));
+    let given = smol::block_on(lease.hand_over()).unwrap();
+    drop(send(client.take_over(given.ticket().clone())));
+    drop(send(given.taken()));
+    drop(send(smol::block_on(client.lock("z").acquire()).unwrap().hand_over()));
+
     let sim = Sim::new();
     let lease = smol::block_on(sim.client().lock("x").acquire()).unwrap();
     drop(send(sim.advance(second)));
@@ -94,6 +152,75 @@ fn every_future_may_be_sent() {
     drop(send(sim.break_lease(&lease)));
     drop(send(sim.fail_over()));
     drop(send(sim.fail_over_losing(second)));
+}
+
+#[test]
+fn every_future_of_several_locks_may_be_sent() {
+    let (second, client) = (Duration::from_secs(1), Leasehold::memory());
+    let all = client.lock_all(["x", "y"]);
+    drop(send(all.acquire()));
+    drop(send(all.acquire_within(second)));
+    drop(send(all.try_acquire()));
+    drop(send(all.attempt()));
+    drop(send(all.run(async |leases| leases.check().is_ok())));
+    drop(send(all.run_within(second, async |leases| leases.ensure(Duration::ZERO).await)));
+    drop(send(all.try_run(async |leases| leases.lost().await)));
+    let leases = smol::block_on(all.acquire()).unwrap();
+    drop(send(leases.ensure(second)));
+    drop(send(leases.lost()));
+    drop(send(leases.release()));
+
+    let both = client.lock("v").and(client.lock("w"));
+    drop(send(both.acquire()));
+    drop(send(both.acquire_within(second)));
+    drop(send(both.try_acquire()));
+    drop(send(both.attempt()));
+    drop(send(both.run(async |pair| pair.check().is_ok())));
+    drop(send(both.run_within(second, async |pair| pair.ensure(Duration::ZERO).await)));
+    drop(send(both.try_run(async |pair| pair.lost().await)));
+    let pair = smol::block_on(both.acquire()).unwrap();
+    drop(send(pair.ensure(second)));
+    drop(send(pair.lost()));
+    drop(send(pair.release()));
+}
+
+#[test]
+fn every_future_of_a_lock_with_a_policy_may_be_sent() {
+    let (second, client) = (Duration::from_secs(1), Leasehold::memory());
+    let open = client.lock("x").or_open();
+    drop(send(open.acquire()));
+    drop(send(open.acquire_within(second)));
+    drop(send(open.attempt()));
+    drop(send(open.run(async |held| held.lease().is_some())));
+    drop(send(open.run_within(second, async |held| held.lease().is_some())));
+    drop(send(open.try_run(async |held| held.lease().is_some())));
+    drop(send(smol::block_on(open.acquire()).unwrap().release()));
+
+    let backed = client.lock("y").or_else(client.lock("z"));
+    drop(send(backed.acquire()));
+    drop(send(backed.acquire_within(second)));
+    drop(send(backed.attempt()));
+    drop(send(backed.run(async |backed| backed.lease().check().is_ok())));
+    drop(send(backed.run_within(second, async |backed| backed.lease().check().is_ok())));
+    drop(send(backed.try_run(async |backed| backed.lease().lost().await)));
+}
+
+#[test]
+fn every_future_of_terms_and_of_what_is_done_once_may_be_sent() {
+    let (second, client) = (Duration::from_secs(1), Leasehold::memory());
+    let election = client.election("x");
+    drop(send(election.campaign()));
+    drop(send(election.lead(|term| async move { ControlFlow::Break(term.ends().await) })));
+    drop(send(election.watch().changed()));
+    let term = smol::block_on(election.campaign()).unwrap();
+    drop(send(term.ends()));
+    drop(send(term.resign()));
+
+    let once = client.once("y");
+    drop(send(once.run(async |run| run.check())));
+    drop(send(once.run_within(second, async |run| run.lease().ensure(Duration::ZERO).await)));
+    drop(send(once.forget()));
+    drop(send(client.scope("me").lock("z").acquire()));
 }
 
 /// The whole of a life of a lease, in one future that knows no runtime.
@@ -148,6 +275,13 @@ fn nothing_public_is_without_a_pin() {
                 missing.insert(name.to_owned());
             }
         }
+    }
+    let blocking = std::fs::read_to_string(src.join("blocking/mod.rs")).unwrap();
+    for export in blocking.split("pub use ").skip(1) {
+        let types =
+            words(export.split(';').next().unwrap()).filter(|word| word.starts_with(char::is_uppercase));
+        let types = types.map(|name| format!("blocking::{name}"));
+        missing.extend(types.filter(|name| !here.contains(&format!("everything::<{name}>"))));
     }
     assert!(missing.is_empty(), "pin these here: {missing:?}");
 }

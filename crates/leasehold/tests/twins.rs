@@ -5,13 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What has no twin, and why. A whole type is `Type::*`.
-const EXEMPT: &[(&str, &str)] =
-    &[("Sim::*", "a test that moves time has to wait for futures; pollster::block_on makes them wait")];
+const EXEMPT: &[(&str, &str)] = &[
+    ("Sim::*", "a test that moves time has to wait for futures; pollster::block_on makes them wait"),
+    ("Config::*", "it gives the setting `config::Scope`, which waits for nothing"),
+    ("Scope::check", "it is of that setting, and not of the scope that takes locks"),
+];
 
-/// The public methods of each type, and whether any of them is async.
+/// What a line of `mirror!` begins with.
+const KINDS: &[&str] =
+    &["option ", "look ", "call ", "describe ", "wait ", "change ", "end ", "lease ", "maybe ", "run "];
+
+/// The public methods of each type, the words in what they give, and whether any of them is async.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Methods {
     names: BTreeSet<String>,
+    gives: BTreeSet<String>,
     is_async: bool,
 }
 
@@ -40,27 +48,46 @@ fn read(text: &str, into: &mut BTreeMap<String, Methods>) {
             continue;
         }
         let line = line.trim_start();
+        let methods = into.entry(of.clone()).or_default();
+        // The end of what a public method says stands on the same line, or behind its last parenthesis.
+        if let Some((start, gives)) = line.split_once("-> ")
+            && (start.starts_with("pub ") || start.starts_with(')'))
+        {
+            methods.gives.extend(gives.split(|c: char| !c.is_alphanumeric()).map(str::to_owned));
+        }
         let (is_async, rest) = match line {
             _ if line.starts_with("pub async fn ") => (true, &line["pub async fn ".len()..]),
             _ if line.starts_with("pub fn ") => (line.contains("-> impl Future"), &line["pub fn ".len()..]),
-            _ => match ["option ", "look ", "wait "].iter().find_map(|kind| line.strip_prefix(kind)) {
+            _ => match KINDS.iter().find_map(|kind| line.strip_prefix(kind)) {
                 Some(rest) if line.ends_with(';') => (false, rest),
                 _ => continue,
             },
         };
-        let methods = into.entry(of.clone()).or_default();
         methods.names.insert(word(rest).to_owned());
         methods.is_async |= is_async;
     }
 }
 
+/// The types that cannot be used as they are: those with a verb that waits, and those that give such a one.
+fn that_wait(ours: &BTreeMap<String, Methods>) -> BTreeSet<&str> {
+    let mut wait = BTreeSet::new();
+    loop {
+        let gives = |methods: &Methods| methods.gives.iter().any(|given| wait.contains(given.as_str()));
+        let more = ours.iter().filter(|(_, methods)| methods.is_async || gives(methods));
+        let more: BTreeSet<_> = more.map(|(of, _)| of.as_str()).collect();
+        if more == wait {
+            return wait;
+        }
+        wait = more;
+    }
+}
+
 fn missing(ours: &BTreeMap<String, Methods>, twins: &BTreeMap<String, Methods>) -> Vec<String> {
     let exempt = |name: &str| EXEMPT.iter().any(|(exempt, _)| *exempt == name);
-    let mut missing = Vec::new();
+    let (mut missing, wait) = (Vec::new(), that_wait(ours));
     for (of, methods) in ours {
         let twin = twins.get(of);
-        // A type without a verb that waits may be used as it is.
-        if exempt(&format!("{of}::*")) || (twin.is_none() && !methods.is_async) {
+        if exempt(&format!("{of}::*")) || (twin.is_none() && !wait.contains(of.as_str())) {
             continue;
         }
         let absent = |name: &&String| !twin.is_some_and(|twin| twin.names.contains(*name));
@@ -95,9 +122,12 @@ fn a_forgotten_verb_is_found() {
     let (mut ours, mut twins) = (BTreeMap::new(), BTreeMap::new());
     let text = "impl Lock {\n    pub async fn acquire(&self) {}\n    pub fn fair(self) {}\n    fn own() {}\n}\n\
                 impl fmt::Debug for Lock {\n    pub fn odd() {}\n}\nimpl<T> Plain<T> {\n    pub fn look() {}\n}\n\
-                impl<T> Gate<T> {\n    pub fn later(&self) -> impl Future<Output = ()> {}\n}\n";
+                impl<T> Gate<T> {\n    pub fn later(&self) -> impl Future<Output = ()> {}\n}\n\
+                impl Pair {\n    pub fn both(\n        &self,\n    ) -> Option<Two> {}\n}\nimpl Two {\n    \
+                pub fn lock() -> Lock {}\n}\n";
     read(text, &mut ours);
-    assert_eq!(missing(&ours, &twins), ["Gate::later", "Lock::acquire", "Lock::fair"]);
+    let absent = missing(&ours, &twins);
+    assert_eq!(absent, ["Gate::later", "Lock::acquire", "Lock::fair", "Pair::both", "Two::lock"]);
     read("impl Lock {\n    mirror! { \"Lock\"\n        option fair();\n    }\n}\n", &mut twins);
-    assert_eq!(missing(&ours, &twins), ["Gate::later", "Lock::acquire"]);
+    assert_eq!(missing(&ours, &twins), ["Gate::later", "Lock::acquire", "Pair::both", "Two::lock"]);
 }

@@ -5,9 +5,14 @@ use std::os::fd::OwnedFd;
 use leasehold_core::{Capabilities, Clock, Holder, LockName, Owner, Result, Snapshot, Token};
 
 use super::builder::Builder;
+use super::election::Election;
 use super::lease::Lease;
 use super::lock::Lock;
-use super::mirror::mirror;
+use super::lock_all::LockAll;
+use super::mirror::{both_ways, mirror};
+use super::once::Once;
+use super::rwlock::RwLock;
+use super::scope::Scope;
 use super::wait;
 use crate::client::AsyncLedger;
 use crate::handover::LeaseTicket;
@@ -49,12 +54,17 @@ impl Leasehold {
         Builder::default()
     }
 
-    /// As [`Leasehold::lock`](crate::Leasehold::lock): describes the lock of this name.
-    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        self.0.lock(name).into()
-    }
-
     mirror! { "Leasehold"
+        describe lock(name: impl AsRef<str>) -> Lock;
+        describe rwlock(name: impl AsRef<str>) -> RwLock;
+        describe semaphore(name: impl AsRef<str>, permits: u32) -> Lock;
+        describe lock_all(names: impl IntoIterator<Item = impl AsRef<str>>) -> LockAll;
+        describe election(name: impl AsRef<str>) -> Election;
+        describe once(key: impl AsRef<str>) -> Once;
+        describe once_per(period: impl AsRef<str>, name: impl AsRef<str>) -> Once;
+        describe scope(label: impl AsRef<str>) -> Scope;
+        lease resume(ticket: LeaseTicket) -> Lease;
+        lease take_over(ticket: LeaseTicket) -> Lease;
         wait inspect(name: impl AsRef<str>) -> Result<Snapshot>;
         wait list(prefix: &str) -> Result<Vec<LockName>>;
         wait find(name: impl AsRef<str>, token: Token) -> Result<Option<LeaseTicket>>;
@@ -78,15 +88,6 @@ impl Leasehold {
         wait(self.0.with_ledger(work))
     }
 
-    /// As [`Leasehold::resume`](crate::Leasehold::resume): goes on with a lease.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn resume(&self, ticket: LeaseTicket) -> Result<Lease> {
-        wait(self.0.resume(ticket)).map(Lease::from)
-    }
-
     /// As [`Leasehold::close`](crate::Leasehold::close).
     ///
     /// # Errors
@@ -95,19 +96,9 @@ impl Leasehold {
     pub fn close(self) -> Result<()> {
         wait(self.0.close())
     }
-
-    /// The same client for async callers; both share its thread.
-    #[must_use]
-    pub fn into_async(self) -> crate::Leasehold {
-        self.0
-    }
 }
 
-impl From<crate::Leasehold> for Leasehold {
-    fn from(client: crate::Leasehold) -> Self {
-        Self(client)
-    }
-}
+both_ways!(Leasehold);
 
 impl OnHost for Leasehold {
     fn owner_id(&self) -> String {

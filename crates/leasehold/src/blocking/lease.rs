@@ -1,16 +1,16 @@
 //! The blocking lease.
 
-use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
-use leasehold_core::{LockName, Lost, Result, Token};
+use leasehold_core::{LockName, Lost, Result, Share, Token};
 use tokio_util::sync::CancellationToken;
 
-use super::mirror::mirror;
-use super::wait;
+use super::mirror::{both_ways, mirror};
+use super::succession::HandOver;
+use super::{wait, wait_within};
 use crate::handover::LeaseTicket;
 use crate::hold::LeaseState;
+use crate::proof::Proof;
 use crate::sim::OnHost;
 
 /// As [`crate::Lease`]: the proof that a lock is held, renewed in the background from birth, given back by
@@ -43,11 +43,21 @@ impl Lease {
         look remaining() -> Duration;
         look state() -> LeaseState;
         look cancelled() -> CancellationToken;
+        look share() -> Share;
+        change upgrade() -> Result<Token>;
+        change upgrade_within(most: Duration) -> Result<Token>;
+        change try_upgrade() -> Result<Option<Token>>;
+        change downgrade() -> Result<()>;
         wait ensure(least: Duration) -> Result<()>;
         wait lost() -> Lost;
         wait endangered() -> ();
         wait changed() -> ();
         wait ticket() -> Result<LeaseTicket>;
+        option unused();
+    }
+
+    pub(super) fn twin(&self) -> &crate::Lease {
+        &self.0
     }
 
     /// As [`Lease::check`](crate::Lease::check): the token, if the lease holds right now.
@@ -68,13 +78,7 @@ impl Lease {
     /// Waits until it is lost, for at most `most`; `None` if it still holds then.
     #[must_use]
     pub fn lost_within(&self, most: Duration) -> Option<Lost> {
-        let lost = wait(async {
-            match select(pin!(self.0.lost()), pin!(self.0.client().sleep(most))).await {
-                Either::Left((lost, _)) => Some(lost),
-                Either::Right(_) => None,
-            }
-        });
-        lost.or_else(|| self.check().err())
+        wait_within(self.0.client(), most, self.0.lost()).or_else(|| self.check().err())
     }
 
     /// As [`Lease::release`](crate::Lease::release): gives it back, and waits until the store has acknowledged that.
@@ -100,15 +104,25 @@ impl Lease {
         self.0.keep();
     }
 
-    /// The same lease for async callers.
-    pub fn into_async(self) -> crate::Lease {
-        self.0
+    /// As [`Lease::hand_over`](crate::Lease::hand_over): lets go of it for somebody else.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn hand_over(self) -> Result<HandOver> {
+        wait(self.0.hand_over()).map(HandOver::from)
     }
 }
 
-impl From<crate::Lease> for Lease {
-    fn from(lease: crate::Lease) -> Self {
-        Self(lease)
+both_ways!(Lease);
+
+impl Proof for Lease {
+    fn leases(&self) -> Vec<&crate::Lease> {
+        vec![&self.0]
+    }
+
+    fn release(self) -> impl Future<Output = Result<()>> + Send {
+        self.0.release()
     }
 }
 

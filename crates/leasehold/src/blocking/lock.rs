@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Error, Result};
+use leasehold_core::Result;
 
 use super::lease::Lease;
-use super::mirror::mirror;
-use super::wait;
-use crate::lock::Outcome;
+use super::migrate::Both;
+use super::mirror::{both_ways, mirror};
+use super::policy::{BackedLock, OpenLock};
+use super::run::run_under;
+use super::scope::Scope;
 
 /// As [`crate::Lock`]: describes a lock. It holds nothing, and may be used any number of times.
 ///
@@ -37,42 +39,33 @@ impl Lock {
         option anchored();
         option lock_delay(delay: Duration);
         option at_least(least: Duration);
+        option permits(permits: u32);
+        lease acquire() -> Lease;
+        lease acquire_within(most: Duration) -> Lease;
+        maybe try_acquire() -> Lease;
+        lease attempt() -> Lease;
+        run run_within(most: Duration) by acquire_within() -> Lease;
+        run try_run() by attempt() -> Lease;
     }
 
-    /// As [`Lock::acquire`](crate::Lock::acquire): waits as long as it takes.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn acquire(&self) -> Result<Lease> {
-        wait(self.0.acquire()).map(Lease::from)
+    /// As [`Lock::within`](crate::Lock::within): has it taken by a scope, which may take again what it holds.
+    pub fn within(self, scope: &Scope) -> Self {
+        Self(self.0.within(scope.twin()))
     }
 
-    /// As [`Lock::acquire_within`](crate::Lock::acquire_within): waits for at most `most`.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn acquire_within(&self, most: Duration) -> Result<Lease> {
-        wait(self.0.acquire_within(most)).map(Lease::from)
+    /// As [`Lock::and`](crate::Lock::and): takes another lock with this one, as one.
+    pub fn and(self, other: Self) -> Both {
+        self.0.and(other.0).into()
     }
 
-    /// As [`Lock::try_acquire`](crate::Lock::try_acquire): takes it if it is free.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn try_acquire(&self) -> Result<Option<Lease>> {
-        Ok(wait(self.0.try_acquire())?.map(Lease::from))
+    /// As [`Lock::or_open`](crate::Lock::or_open): goes on without a lease where the store cannot be reached.
+    pub fn or_open(self) -> OpenLock {
+        self.0.or_open().into()
     }
 
-    /// As [`Lock::attempt`](crate::Lock::attempt): takes it if it is free, and says who has it if not.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn attempt(&self) -> Result<Lease> {
-        wait(self.0.attempt()).map(Lease::from)
+    /// As [`Lock::or_else`](crate::Lock::or_else): asks another lock where the store of this one cannot be reached.
+    pub fn or_else(self, second: Self) -> BackedLock {
+        self.0.or_else(second.0).into()
     }
 
     /// Waits for the lock, works, and gives it back.
@@ -80,9 +73,13 @@ impl Lock {
     /// Work that has begun goes on to its end even if the lease is lost meanwhile: nothing can stop it from outside.
     /// So the work is given the lease, to [check](Lease::check) before each step that matters.
     ///
+    /// An acquire of the same name inside the work, in the same thread, would wait for itself: it is
+    /// [`Error::Busy`](crate::Error::Busy) instead, which says that it is you. Work that needs the lock twice passes the
+    /// lease along, or takes it in a [scope](Scope).
+    ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`Error::Lost`] if the lease was lost before the work was done: what it
+    /// As [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if the lease was lost before the work was done: what it
     /// returned is dropped then, since nobody vouches for it. A release that fails is logged and does not hide what
     /// the work returned.
     ///
@@ -92,46 +89,6 @@ impl Lock {
     pub fn run<T>(&self, work: impl FnOnce(&Lease) -> T) -> Result<T> {
         run_under(self.acquire()?, work)
     }
-
-    /// As [`run`](Self::run), waiting for at most `most`.
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run), and [`Error::TimedOut`].
-    pub fn run_within<T>(&self, most: Duration, work: impl FnOnce(&Lease) -> T) -> Result<T> {
-        run_under(self.acquire_within(most)?, work)
-    }
-
-    /// As [`run`](Self::run), if the lock is free.
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run).
-    pub fn try_run<T>(&self, work: impl FnOnce(&Lease) -> T) -> Result<Outcome<T>> {
-        match self.attempt() {
-            Ok(lease) => run_under(lease, work).map(Outcome::Ran),
-            Err(Error::Busy(busy)) => Ok(Outcome::Skipped(busy)),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The same description for async callers.
-    pub fn into_async(self) -> crate::Lock {
-        self.0
-    }
 }
 
-impl From<crate::Lock> for Lock {
-    fn from(lock: crate::Lock) -> Self {
-        Self(lock)
-    }
-}
-
-/// Works under a lease, and says afterwards whether it held all the time.
-pub(super) fn run_under<T>(lease: Lease, work: impl FnOnce(&Lease) -> T) -> Result<T> {
-    let span = crate::event::run_span(lease.name(), lease.token());
-    let value = span.in_scope(|| work(&lease));
-    lease.check()?;
-    wait(crate::lock::give_back(lease.into_async()));
-    Ok(value)
-}
+both_ways!(Lock);

@@ -1,5 +1,7 @@
 //! The words without `async`: they mean the same, in plain threads and inside runtimes.
 
+mod primitives;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -140,4 +142,31 @@ fn a_lease_goes_on_elsewhere() {
     assert!(first.break_lease("x", token).unwrap().is_some());
     assert!(first.find("x", token).unwrap().is_none());
     assert!(matches!(lease.release(), Err(Error::Lost(_))));
+}
+
+#[test]
+fn an_acquire_inside_a_run_of_the_same_name_says_that_it_is_you() {
+    let client = Leasehold::memory();
+    let lock = client.lock("x");
+    let is_you = |answer: Result<(), Error>| matches!(answer, Err(Error::Busy(busy)) if busy.holder.as_ref().unwrap().is_you);
+    let acquire = || lock.acquire().map(drop);
+    lock.run(|_| {
+        assert!(is_you(acquire()), "without end");
+        assert!(is_you(lock.acquire_within(Duration::from_secs(60)).map(drop)), "and with");
+        assert!(is_you(lock.run(|_| ())) && is_you(client.lock_all(["w", "x"]).acquire().map(drop)));
+        assert!(is_you(client.scope("other").lock("x").acquire().map(drop)), "a scope that does not hold it");
+        assert!(is_you(client.lock("y").run(|_| acquire()).unwrap()), "deeper inside");
+        // Another thread, and an executor that the work drives, may have nothing to do with it.
+        let other = std::thread::scope(|scope| scope.spawn(|| lock.acquire_within(TTL / 30)).join().unwrap());
+        assert!(matches!(other, Err(Error::TimedOut { .. })), "{other:?}");
+        let driven = smol::block_on(lock.clone().into_async().acquire_within(TTL / 30));
+        assert!(matches!(driven, Err(Error::TimedOut { .. })), "{driven:?}");
+    })
+    .unwrap();
+    let inside = client.clone().into_async().lock("x");
+    assert!(
+        is_you(smol::block_on(inside.run(async |_| acquire())).unwrap()),
+        "the thread blocks in an async run"
+    );
+    acquire().expect("nothing is left");
 }
