@@ -59,7 +59,7 @@ pub(crate) async fn show(client: &Leasehold, plan: &Plan, clock: &Clock, talk: T
         let wall = human::utc(clock.wall_micros()).unwrap_or_default();
         rows.push((
             "once",
-            format!("{}: {slot} {done} (by this host's clock, {wall}, zone {})", once.period, once.zone_name),
+            format!("{}: {slot} {done} (by this host's clock, {wall}, zone {})", once.period, once.zone),
         ));
     }
     rows.push(("command", human::command_line(plan.command.iter().map(std::ffi::OsString::as_os_str))));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::config::{Config, Scope, StoreChoice, Wait, exact};
+use leasehold::config::{Config, OnFail, Scope, StoreChoice, Wait, exact};
 use leasehold::{
     Builder, Clock, Code, Error, Lease, Leasehold, Lock, LockName, Note, Op, Reach, Result, Scheme,
     StoreError, StoreErrorKind,
@@ -87,18 +87,24 @@ pub(crate) struct Asked<'a> {
     pub(crate) grace: Duration,
     pub(crate) fair: bool,
     pub(crate) note: &'a Note,
+    /// For how long others are kept out also when the run is killed. Who ends his run himself says how long it is.
+    pub(crate) at_least: Duration,
 }
 
 impl<'a> Asked<'a> {
     pub(crate) fn of(plan: &'a Plan) -> Self {
-        let Plan { name, ttl, grace, fair, note, .. } = plan;
-        Self { name, ttl: *ttl, grace: *grace, fair: *fair, note }
+        let Plan { name, ttl, grace, fair, note, options, .. } = plan;
+        let at_least = if options.on_fail == OnFail::Hold { options.at_least } else { Duration::ZERO };
+        Self { name, ttl: *ttl, grace: *grace, fair: *fair, note, at_least }
     }
 
     pub(crate) fn lock(&self, client: &Leasehold) -> Lock {
-        let Self { name, ttl, grace, fair, note } = self;
+        let Self { name, ttl, grace, fair, note, at_least } = self;
         // Whatever of the command lives keeps others out, also when everything that watched it was killed.
         let mut lock = client.lock(name).ttl(*ttl).grace(*grace).anchored();
+        if client.capabilities().aftermath {
+            lock = lock.at_least(*at_least);
+        }
         if let Some(note) = note.text() {
             lock = lock.note(note);
         }

@@ -181,7 +181,7 @@ impl Drop for StandIn {
 /// What the stand-in is told. The store may have a password in its URL, so nothing of it is an argument.
 fn question(owner: &Owner, asked: &hold::Asked<'_>, global: &Global) -> Value {
     let Owner { host, user, pid, program, tag } = owner;
-    let hold::Asked { name, ttl, grace, fair, note } = asked;
+    let hold::Asked { name, ttl, grace, fair, note, at_least } = asked;
     let Global { store, namespace, timeout, config, .. } = global;
     let nanos = |duration: &Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     json!({
@@ -190,5 +190,6 @@ fn question(owner: &Owner, asked: &hold::Asked<'_>, global: &Global) -> Value {
         // Whoever looks at the line shall find the process that can be signalled.
         "owner": {"host": host, "user": user, "pid": pid, "program": program, "tag": tag},
         "name": name.as_str(), "ttl": nanos(ttl), "grace": nanos(grace), "fair": fair, "note": note.text(),
+        "at_least": nanos(at_least),
     })
 }

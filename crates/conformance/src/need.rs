@@ -11,6 +11,14 @@ pub(crate) enum Need {
     Shares,
     /// Closures.
     Closing,
+    /// Several names in one step.
+    Together,
+    /// Leases that change their share.
+    Reshaping,
+    /// Leases that go to another owner.
+    Succession,
+    /// Names that stay shut after an unclean end.
+    Aftermath,
     /// Tokens from a counter.
     Counter,
     /// Leases that end one by one.
@@ -40,12 +48,29 @@ impl Need {
     /// Why a case with this need is skipped; `None` when it is met.
     pub(crate) fn unmet(self, offer: &Offer) -> Option<&'static str> {
         // No `..`: a new capability must be given its place here.
-        let Capabilities { fencing: _, minting, shares, queueing, expiry, wake, closing, reach: _, ttl: _ } =
-            &offer.capabilities;
+        let Capabilities {
+            fencing: _,
+            minting,
+            shares,
+            queueing,
+            expiry,
+            wake,
+            closing,
+            together,
+            reshaping,
+            succession,
+            aftermath,
+            reach: _,
+            ttl: _,
+        } = &offer.capabilities;
         let (met, why) = match self {
             Self::Line => (*queueing != Queueing::Never, "it keeps no line of waiters"),
             Self::Shares => (*shares == Shares::Any, "it knows exclusive claims only"),
             Self::Closing => (*closing, "it cannot keep a name shut"),
+            Self::Together => (*together, "it cannot claim several names in one step"),
+            Self::Reshaping => (*reshaping, "its leases cannot change their share"),
+            Self::Succession => (*succession, "its leases cannot go to another owner"),
+            Self::Aftermath => (*aftermath, "it cannot keep a name shut after an unclean end"),
             Self::Counter => (*minting == Minting::Counter, "its tokens are revisions of its own"),
             Self::PerClaim => (*expiry == Expiry::PerClaim, "its leases end with a session, not one by one"),
             Self::Push => (*wake == Wake::Push, "its waiters ask, they are not told"),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use leasehold_core::{
     Capabilities, Claim, ClaimId, Cursor, Leave, Ledger, LockName, Release, Renew, Renewal, Result, Snapshot,
-    Standing, Store,
+    Standing, Store, Together,
 };
 
 /// The calls that are open now, in the order in which they began.
@@ -63,6 +63,11 @@ impl Store for Watched {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
         let _open = self.calls.enter(format!("claim({:?}, {:?})", claim.name, claim.turn));
         self.inner.claim(claim).await
+    }
+
+    async fn claim_all(&self, claims: &[Claim]) -> Result<Together> {
+        let _open = self.calls.enter(format!("claim_all({} claims)", claims.len()));
+        self.inner.claim_all(claims).await
     }
 
     async fn changed(&self, name: &LockName, since: &Cursor) -> Result<()> {

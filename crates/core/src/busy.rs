@@ -87,6 +87,16 @@ impl Busy {
         }
     }
 
+    /// What to do about it.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        if self.holder.as_ref().is_some_and(|holder| holder.is_you) {
+            "if it is the same piece of work, pass its lease along or take the lock in a scope; else wait longer"
+        } else {
+            "wait longer, or ask its holder"
+        }
+    }
+
     /// Nothing but the name: the holder could not be asked for.
     #[must_use]
     pub fn unknown(name: LockName, ahead: Option<u32>) -> Self {
@@ -98,7 +108,15 @@ impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.holder, &self.closed) {
             (Some(holder), _) => {
-                write!(f, "{} is held by {holder} for {}", self.name, Rough(holder.held))
+                write!(f, "{} is held by {holder} for {}", self.name, Rough(holder.held))?;
+                if let Some(note) = holder.note.text() {
+                    write!(f, " ({note})")?;
+                }
+                // Of one the holder has just been told.
+                match self.ahead {
+                    Some(ahead) if ahead > 1 => write!(f, ", and {} more are ahead", ahead - 1),
+                    _ => Ok(()),
+                }
             }
             (None, Some(closed)) => {
                 write!(f, "{} is kept shut for another {}", self.name, Rough(closed.left))

@@ -3,7 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::{Claim, Result, Share, Turn, Unsupported};
+use crate::line::{first_named_twice, named_twice};
+use crate::{Aftermath, Claim, Result, Share, Turn, Unsupported};
 
 /// How good the fencing tokens are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -96,6 +97,16 @@ pub struct Capabilities {
     pub wake: Wake,
     /// Whether a release may leave the name shut.
     pub closing: bool,
+    /// Whether several names can be claimed in one step, all or none
+    /// ([`Store::claim_all`](crate::Store::claim_all)).
+    pub together: bool,
+    /// Whether a held claim that is stated with another share changes it ([`Claim::reshape`]): a reader becomes the
+    /// writer, a writer a reader, and no one else gets in between.
+    pub reshaping: bool,
+    /// Whether a lease may go to another owner without ever being free ([`Claim::succeeds`]).
+    pub succession: bool,
+    /// Whether a lease that ends uncleanly may leave the name shut ([`Aftermath`]).
+    pub aftermath: bool,
     /// How widely the locks exclude.
     pub reach: Reach,
     /// Which ttl may be asked for.
@@ -103,13 +114,28 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// The gate for several claims as one step: each must be one that the store can serve, and no two of one name.
+    ///
+    /// # Errors
+    ///
+    /// Says what the store cannot do, or which name is there twice.
+    pub fn check_all(&self, claims: &[Claim]) -> Result<()> {
+        if !self.together {
+            return Err(Unsupported::new("claiming several names in one step").into());
+        }
+        if let Some(index) = first_named_twice(claims.iter().map(|claim| &claim.name)) {
+            return Err(named_twice(&claims[index].name).into());
+        }
+        claims.iter().try_for_each(|claim| self.check(claim))
+    }
+
     /// The one gate: whether the store can serve this claim, so that a store never sees one it cannot.
     ///
     /// # Errors
     ///
     /// Says what the store cannot do.
     pub fn check(&self, claim: &Claim) -> Result<()> {
-        let Self { minting, shares, queueing, ttl, .. } = self;
+        let Self { minting, shares, queueing, ttl, succession, aftermath, .. } = self;
         let cannot = |what: &str| Err(Unsupported::new(what).into());
         if *shares == Shares::Exclusive && claim.share != Share::EXCLUSIVE {
             return cannot("shared locks and permits");
@@ -119,6 +145,12 @@ impl Capabilities {
         }
         if *minting == Minting::Revision && claim.proposed.is_some() {
             return cannot("proposed tokens");
+        }
+        if !succession && claim.succeeds.is_some() {
+            return cannot("handing a lease to another owner");
+        }
+        if !aftermath && claim.aftermath != Aftermath::NONE {
+            return cannot("keeping a name shut after a lease that ended uncleanly");
         }
         if !ttl.contains(&claim.ttl) {
             let (low, high) = (ttl.start(), ttl.end());

@@ -41,15 +41,15 @@ mod url;
 
 pub use busy::{Busy, Holder};
 pub use capability::{Capabilities, Expiry, Fencing, Minting, Queueing, Reach, Shares, Wake};
-pub use claim::{Claim, ClaimId, Note, NoteError, Owner, Turn};
+pub use claim::{Aftermath, Claim, ClaimId, Note, NoteError, Owner, Turn};
 pub use clock::{BootTime, Clock, ServerTime};
 pub use code::Code;
 pub use counter::Counter;
 pub use error::{ConfigError, Effect, Error, Op, Result, StoreError, StoreErrorKind, Unsupported};
 pub use ledger::{Ledger, Mark, MarkKind, MarkOutcome, Record, RecordId, RecordKind};
 pub use line::{
-    Held, LONG_WAIT, Line, Member, Moment, Overruled, PLACE_LIFE, Ruling, SHORT_GRANT, Shut, TOMBSTONE_LIFE,
-    Tombstones, Watch,
+    Held, Joint, LONG_WAIT, Line, Member, Moment, Overruled, PLACE_LIFE, Ruling, SHORT_GRANT, Shut,
+    TOMBSTONE_LIFE, Tombstones, Watch,
 };
 pub use lost::{Lost, LostReason};
 pub use memory::MemoryStore;
@@ -57,7 +57,7 @@ pub use name::{LockName, NameError};
 pub use rule::{Verdict, admit};
 pub use share::{Share, ShareError};
 pub use standing::{
-    Closure, Entry, Grant, Leave, Release, Renew, Renewal, Snapshot, Standing, State, Tenure,
+    Closure, Entry, Grant, Leave, Release, Renew, Renewal, Snapshot, Standing, State, Tenure, Together,
 };
 pub use store::Store;
 pub use token::{Cursor, Token};

@@ -6,16 +6,26 @@
 //! held to it by random operations against the memory store.
 
 mod claims;
+mod lapses;
 mod looks;
+mod overruled;
+mod reshaping;
+#[cfg(test)]
+mod search;
+mod succession;
+mod together;
 mod tombstones;
 mod waits;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BootTime, ClaimId, Note, Owner, ServerTime, Share, Token, Turn};
+use crate::{Aftermath, BootTime, ClaimId, Note, Owner, ServerTime, Share, Token, Turn};
 
-pub use claims::Overruled;
+pub use overruled::Overruled;
+pub(crate) use overruled::named_twice;
+pub use together::Joint;
+pub(crate) use together::named_twice as first_named_twice;
 pub use tombstones::Tombstones;
 pub use waits::{Ruling, Watch};
 
@@ -49,10 +59,16 @@ pub struct Member {
     pub owner: Owner,
     /// How much it takes.
     pub share: Share,
+    /// How much it wants instead, if it holds and waits for more.
+    pub wanted: Option<Share>,
+    /// Which change of its share was stated last.
+    pub reshape: u32,
     /// How it takes its turn.
     pub turn: Turn,
     /// The ttl it asked for.
     pub ttl: Duration,
+    /// What is left behind should it end uncleanly.
+    pub aftermath: Aftermath,
     /// What its owner wants others to read.
     pub note: Note,
     /// Its place: lower is earlier.
@@ -69,6 +85,15 @@ pub struct Member {
     pub anchored: bool,
     /// Whatever the store knows the living process behind it by.
     pub life: Option<Arc<str>>,
+}
+
+impl Member {
+    /// How much others must leave to it: while it waits for more, as much as it wants, or newcomers would keep it
+    /// waiting for ever.
+    #[must_use]
+    pub fn claims(&self) -> Share {
+        self.wanted.unwrap_or(self.share)
+    }
 }
 
 /// What a member that holds got.
@@ -99,6 +124,14 @@ pub struct Shut {
     pub note: Note,
 }
 
+impl Shut {
+    /// What keeps the name shut for longer: a second closing never opens early what a first one shut.
+    #[must_use]
+    pub fn longer(self, other: Self) -> Self {
+        if other.until > self.until { other } else { self }
+    }
+}
+
 /// The line of claims for one name, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Line {
@@ -117,32 +150,6 @@ impl Line {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty() && self.shut.is_none() && self.tombstones.is_empty()
-    }
-
-    /// Drops what has run out, and whose process `is_dead`. Every other step starts with this one.
-    pub fn sweep(&mut self, now: BootTime, is_dead: impl Fn(&Member) -> bool) {
-        let mut ended = Vec::new();
-        let lapses = !crate::fault!("place_never_lapses");
-        self.members.retain(|member| {
-            let out = member.until <= now && (member.held.is_some() || lapses);
-            let goes = out || is_dead(member);
-            if goes && member.held.is_some() {
-                // Long enough for a claimant that retries within its ttl to hear that the id is spent.
-                ended.push((member.id, member.ttl + TOMBSTONE_LIFE));
-            }
-            if goes {
-                self.version += 1;
-            }
-            !goes
-        });
-        for (id, life) in ended {
-            self.bury(now, id, life);
-        }
-        if self.shut.as_ref().is_some_and(|shut| shut.until <= now) {
-            self.shut = None;
-            self.version += 1;
-        }
-        self.tombstones.sweep(now);
     }
 
     fn bury(&mut self, now: BootTime, id: ClaimId, life: Duration) {

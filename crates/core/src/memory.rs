@@ -11,9 +11,11 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use crate::{
-    BootTime, Capabilities, Claim, ClaimId, Clock, Counter, Cursor, Expiry, Fencing, Leave, Ledger, Line,
-    LockName, Mark, MarkKind, MarkOutcome, Minting, Moment, Queueing, Reach, Record, RecordId, Release,
-    Renew, Renewal, Result, Ruling, ServerTime, Shares, Snapshot, Standing, State, Store, Wake, Watch,
+    BootTime, Capabilities, Claim, ClaimId, Clock, Counter, Cursor, Expiry, Fencing, Joint, Leave, Ledger,
+    Line, LockName, Mark, MarkKind, MarkOutcome, Member, Minting, Moment, Queueing, Reach, Record, RecordId,
+    Release, Renew, Renewal, Result, Ruling, ServerTime, Shares, Snapshot, Standing, State, Store, Together,
+    Tombstones, Wake, Watch,
+    line::{first_named_twice, named_twice},
 };
 
 /// After so many steps all lines are swept, so that names nobody asks for again do not pile up.
@@ -73,6 +75,34 @@ impl MemoryStore {
         Self(Arc::new(Shared { clock, inner: Mutex::default() }))
     }
 
+    /// Forgets what was granted, queued, marked and recorded in the last `since`, as a store does that comes back
+    /// from an older copy of its data: for tests. [`Duration::MAX`] forgets everything, closures too, which are kept
+    /// otherwise. Tokens rise all the same, by the clock.
+    pub fn forget(&self, since: Duration) {
+        let everything = since == Duration::MAX;
+        let from = self.0.clock.now().before(since);
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        inner.counter = Counter::default();
+        inner.marks.retain(|_, (_, made, _)| !everything && *made < from);
+        inner.records.retain(|_, (_, made)| !everything && *made < from);
+        inner.lines.retain(|_, slot| {
+            let line = &mut slot.line;
+            let granted = |member: &Member| member.held.as_ref().map_or(member.since, |held| held.since);
+            line.members.retain(|member| !everything && granted(member) < from);
+            if everything {
+                (line.shut, line.tombstones) = (None, Tombstones::default());
+            }
+            line.version += 1;
+            slot.moved.notify_waiters();
+            let idle = slot.is_idle();
+            if idle {
+                inner.forgotten = inner.forgotten.max(slot.line.version);
+            }
+            !idle
+        });
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic elsewhere cannot leave a line half judged: each step is one call into `Line`.
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -88,26 +118,38 @@ impl MemoryStore {
         let at = self.moment();
         let mut inner = self.lock();
         let inner = &mut *inner;
-        inner.steps += 1;
-        if inner.steps.is_multiple_of(SWEEP_EVERY) {
-            inner.sweep(at.boot);
-        }
+        inner.count_step(at.boot);
         let slot = inner.lines.entry(name.clone()).or_insert_with(|| Slot::new(inner.forgotten));
         let before = slot.line.version;
         slot.line.sweep(at.boot, |_| false);
         let answer = step(at, &mut slot.line, &mut inner.counter);
-        if slot.line.version != before {
-            slot.moved.notify_waiters();
-        }
-        if slot.is_idle() {
-            inner.forgotten = inner.forgotten.max(slot.line.version);
-            inner.lines.remove(name);
-        }
+        let moved = slot.line.version != before;
+        inner.settle(name, moved);
         answer
     }
 }
 
 impl Inner {
+    /// Sweeps all lines once in a while.
+    fn count_step(&mut self, now: BootTime) {
+        self.steps += 1;
+        if self.steps.is_multiple_of(SWEEP_EVERY) {
+            self.sweep(now);
+        }
+    }
+
+    /// After a step: wakes who waits if the line moved, and forgets a line that is empty.
+    fn settle(&mut self, name: &LockName, moved: bool) {
+        let Some(slot) = self.lines.get(name) else { return };
+        if moved {
+            slot.moved.notify_waiters();
+        }
+        if slot.is_idle() {
+            self.forgotten = self.forgotten.max(slot.line.version);
+            self.lines.remove(name);
+        }
+    }
+
     fn sweep(&mut self, now: BootTime) {
         self.lines.retain(|_, slot| {
             let before = slot.line.version;
@@ -136,6 +178,10 @@ impl Store for MemoryStore {
             expiry: Expiry::PerClaim,
             wake: Wake::Push,
             closing: true,
+            together: true,
+            reshaping: true,
+            succession: true,
+            aftermath: true,
             reach: Reach::Process,
             ttl: Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60),
         }
@@ -145,8 +191,47 @@ impl Store for MemoryStore {
         self.step(&claim.name, |at, line, counter| {
             let state = line.claim(at, claim, counter, None);
             let state: State = state.map_err(|overruled| overruled.into_error("memory:", claim))?;
-            Ok(Standing { state, cursor: line.watch(claim.id).cursor(), server_time: Some(at.wall) })
+            let cursor = line.watch(claim.id, &state).cursor();
+            Ok(Standing { state, cursor, server_time: Some(at.wall) })
         })
+    }
+
+    async fn claim_all(&self, claims: &[Claim]) -> Result<Together> {
+        if let Some(index) = first_named_twice(claims.iter().map(|claim| &claim.name)) {
+            return Err(named_twice(&claims[index].name).into());
+        }
+        let at = self.moment();
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        inner.count_step(at.boot);
+        let mut pairs: Vec<(Line, &Claim)> = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let slot = inner.lines.entry(claim.name.clone()).or_insert_with(|| Slot::new(inner.forgotten));
+            // What it was before is told by what is left there.
+            let left = Line { version: slot.line.version, ..Line::default() };
+            let mut line = std::mem::replace(&mut slot.line, left);
+            line.sweep(at.boot, |_| false);
+            pairs.push((line, claim));
+        }
+        let joint = Line::claim_all(at, &mut pairs, &mut inner.counter, None);
+        let watch = |index: usize, state: State| {
+            let (line, claim) = &pairs[index];
+            Standing { cursor: line.watch(claim.id, &state).cursor(), state, server_time: Some(at.wall) }
+        };
+        let answer = match joint {
+            Ok(Joint::All(states)) => Ok(Together::All(
+                states.into_iter().enumerate().map(|(index, state)| watch(index, state)).collect(),
+            )),
+            Ok(Joint::None { index, state }) => Ok(Together::None { index, standing: watch(index, state) }),
+            Err((index, overruled)) => Err(overruled.into_error("memory:", &claims[index])),
+        };
+        for (line, claim) in pairs {
+            let Some(slot) = inner.lines.get_mut(&claim.name) else { continue };
+            let moved = slot.line.version != line.version;
+            slot.line = line;
+            inner.settle(&claim.name, moved);
+        }
+        answer
     }
 
     async fn changed(&self, name: &LockName, since: &Cursor) -> Result<()> {

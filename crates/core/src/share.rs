@@ -31,6 +31,9 @@ impl Share {
     pub const EXCLUSIVE: Self = Self { take: FULL, of: FULL };
     /// A reader: any number of these fit together, none fits beside [`Share::EXCLUSIVE`].
     pub const SHARED: Self = Self { take: 1, of: FULL };
+    /// A reader that may become the writer: it fits beside readers, and not beside another of its kind. So of two
+    /// that want to write only one can be reading, and no two ever wait for each other.
+    pub const UPGRADEABLE: Self = Self { take: FULL / 2 + 1, of: FULL };
 
     /// `take` of `of` permits.
     ///
@@ -87,6 +90,7 @@ impl fmt::Display for Share {
         match *self {
             Self::EXCLUSIVE => f.write_str("exclusive"),
             Self::SHARED => f.write_str("shared"),
+            Self::UPGRADEABLE => f.write_str("upgradeable"),
             Self { take, of } => write!(f, "{take} of {of}"),
         }
     }
@@ -117,6 +121,15 @@ mod tests {
             assert!(Share::EXCLUSIVE.excludes(other));
             assert!(other.excludes(Share::EXCLUSIVE));
         }
+    }
+
+    #[test]
+    fn one_upgradeable_reader_fits_beside_many_plain_ones() {
+        let (upgradeable, reader) = (Share::UPGRADEABLE, Share::SHARED);
+        assert!(upgradeable.excludes(upgradeable));
+        assert!(upgradeable.excludes(Share::EXCLUSIVE) && !upgradeable.excludes(reader));
+        let readers = FULL - upgradeable.take();
+        assert!(readers > 1_000_000, "{readers} readers fit beside it");
     }
 
     #[test]

@@ -40,6 +40,20 @@ pub enum State {
     },
 }
 
+/// Where several claims stand that were stated as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Together {
+    /// All of them hold; the standings are in the order of the claims.
+    All(Vec<Standing>),
+    /// None of them holds by this step, and none has left anything behind.
+    None {
+        /// The first that was in the way, by its place among the claims.
+        index: usize,
+        /// Where that one stands.
+        standing: Standing,
+    },
+}
+
 /// What a granted claim got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
@@ -149,6 +163,10 @@ pub struct Entry {
     pub owner: Owner,
     /// How much it takes.
     pub share: Share,
+    /// How much it wants instead, if it holds and waits for more.
+    pub wanted: Option<Share>,
+    /// Which change of its share was stated last.
+    pub reshape: u32,
     /// What its owner wants others to read.
     pub note: Note,
     /// Its token, if it holds.

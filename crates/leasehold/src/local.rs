@@ -37,9 +37,15 @@ pub(crate) fn release(
     let lost = hold.reason();
     let held = engine.clock.now().since(hold.since);
     hold.end(LostReason::Released);
+    let leave = if hold.is_idle() { leave } else { at_least(engine, &tenancy, leave) };
     if lost.is_none() && leave == Leave::Open && hand_on(engine, &tenancy) {
-        engine.emit(&Event::Released { name: hold.name.clone(), token: hold.token, held, handed_on: true });
+        engine.emit(&Event::Released { name: hold.name.clone(), token: hold.token(), held, handed_on: true });
         return answer(reply, Ok(()));
+    }
+    // The holder may have noticed the loss before the watchdog did, which will not hear of this lease again.
+    let mut party = tenancy.party;
+    if let Some(party) = party.take_if(|_| lost.is_some()) {
+        engine.go_on(&party);
     }
     let (engine, hold) = (engine.clone(), hold.clone());
     let expires = engine.clock.now().after(tenancy.claim.ttl);
@@ -49,26 +55,34 @@ pub(crate) fn release(
         if lost.is_none() && outcome.is_ok() {
             engine.emit(&Event::Released {
                 name: hold.name.clone(),
-                token: hold.token,
+                token: hold.token(),
                 held,
                 handed_on: false,
             });
         }
         answer(reply, judge(lost, outcome));
-        // A lease that was lost has been gone on from already.
-        if let Some(party) = tenancy.party.filter(|_| lost.is_none()) {
+        if let Some(party) = party {
             engine.go_on(&party);
         }
     });
+}
+
+/// What a release leaves behind of a lease that keeps its name shut for a time from the grant.
+fn at_least(engine: &Engine, tenancy: &Tenancy, leave: Leave) -> Leave {
+    let left = tenancy.since.after(tenancy.claim.aftermath.at_least).since(engine.clock.now());
+    match leave {
+        Leave::Open if !left.is_zero() => Leave::Closed { lasting: left, note: tenancy.tenure.note.clone() },
+        Leave::Closed { lasting, note } => Leave::Closed { lasting: lasting.max(left), note },
+        Leave::Open => Leave::Open,
+    }
 }
 
 /// Ends the watch over a lease and gives nothing back: it runs to the end of its ttl, or whoever has its ticket
 /// goes on with it.
 pub(crate) fn keep(engine: &Rc<Engine>, hold: &Hold) {
     let Some(tenancy) = engine.watchdog.remove(hold.id) else { return };
-    let lost = hold.reason();
     hold.end(LostReason::Released);
-    if let Some(party) = tenancy.party.filter(|_| lost.is_none()) {
+    if let Some(party) = tenancy.party {
         engine.go_on(&party);
     }
 }

@@ -12,6 +12,10 @@ pub(crate) struct Opened {
 
 /// Opens the store that a URL names; its leases are tied to the life of this process, where they can be, unless they
 /// are to be `detached`. May block for as long as its files take.
+#[cfg_attr(
+    not(feature = "sqlite"),
+    expect(unused_variables, reason = "only a lease in a file is tied to a life")
+)]
 pub(crate) fn open(url: &StoreUrl, clock: Clock, detached: bool) -> Result<Opened> {
     match url.scheme {
         Scheme::Memory => Ok(Opened { store: Arc::new(MemoryStore::with_clock(clock)), created: None }),

@@ -9,6 +9,7 @@ use leasehold_core::{BootTime, Error, LockName};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use crate::nesting::Asker;
 use crate::terms::Terms;
 use crate::ticket::Ticket;
 
@@ -24,6 +25,7 @@ pub(crate) struct Waiter {
     pub(crate) wait: Option<Duration>,
     /// Whether a "no" should say who has it.
     pub(crate) wants_busy: bool,
+    pub(crate) asker: Arc<Asker>,
 }
 
 /// What the party does.
@@ -48,6 +50,10 @@ pub(crate) struct Party {
     moved: Notify,
     /// The last failure of the store that no good answer has followed.
     pub(crate) trouble: RefCell<Option<Error>>,
+    /// Whether the store has answered at all since the present pursuit began.
+    pub(crate) heard: Cell<bool>,
+    /// How many the store last said are before the party's claim.
+    pub(crate) ahead: Cell<Option<u32>>,
 }
 
 impl Party {
@@ -59,6 +65,8 @@ impl Party {
             line: RefCell::default(),
             moved: Notify::new(),
             trouble: RefCell::default(),
+            heard: Cell::new(true),
+            ahead: Cell::default(),
         }
     }
 
@@ -115,18 +123,40 @@ impl Party {
         }
     }
 
+    /// Who waits.
+    pub(crate) fn waiting(&self) -> Vec<Waiter> {
+        let line = self.line.borrow();
+        line.iter().map(|(waiter, _)| waiter).filter(|waiter| waiter.ticket.is_waiting()).cloned().collect()
+    }
+
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.line.borrow().len()
     }
 
-    /// Answers all with this error.
-    pub(crate) fn fail(&self, error: &Error) {
+    /// Answers all with this error; gives those who still waited for it.
+    pub(crate) fn fail(&self, error: &Error) -> Vec<Waiter> {
+        let mut told = Vec::new();
         for (waiter, deadline) in self.line.take() {
-            // Somebody who no longer waits does not miss the answer.
-            drop(waiter.ticket.answer(Err(error.clone())));
+            if waiter.ticket.answer(Err(error.clone())).is_ok() {
+                told.push(waiter.clone());
+            }
             stop((waiter, deadline));
         }
+        told
+    }
+
+    /// How many are before somebody of the line, holders included, as far as it is known.
+    pub(crate) fn ahead_of(&self, seq: u64) -> Option<u32> {
+        let others = match self.stage.get() {
+            Stage::Idle => return None,
+            Stage::Pursuing => self.ahead.get()?,
+            Stage::Held => 1,
+        };
+        let line = self.line.borrow();
+        let before = line.iter().take_while(|(waiter, _)| waiter.seq != seq);
+        let before = before.filter(|(waiter, _)| waiter.ticket.is_waiting()).count();
+        Some(others.saturating_add(u32::try_from(before).unwrap_or(u32::MAX)))
     }
 
     /// Returns once nobody is left who agrees with these terms and could be the first.

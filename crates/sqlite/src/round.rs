@@ -1,6 +1,6 @@
 //! One transaction that writes: steps on lines, and whom they concern.
 
-use leasehold_core::{ClaimId, Counter, Line, LockName, Member, Moment};
+use leasehold_core::{Claim, ClaimId, Counter, Line, LockName, Member, Moment};
 use rusqlite::Connection;
 
 use crate::fail::Result;
@@ -27,18 +27,50 @@ impl Round<'_> {
         id: Option<ClaimId>,
         rule: impl FnOnce(&mut Line, Moment, &mut Counter) -> T,
     ) -> Result<T> {
-        let mut before = rows::load(self.connection, name, id)?;
-        if is_absent(&before) {
-            before.version = self.at.boot.as_nanos();
-        }
+        let before = self.load(name, id)?;
         let mut line = before.clone();
         self.lives.sweep(&mut line, self.at.boot);
         let answer = rule(&mut line, self.at, &mut self.counter);
-        rows::save(self.connection, name, &before, &line, self.time)?;
-        if line.version != before.version {
-            self.address(name, &before, &line);
+        self.save(name, &before, &line)?;
+        Ok(answer)
+    }
+
+    /// One step on the lines of several names.
+    pub(crate) fn step_all<T>(
+        &mut self,
+        claims: &[Claim],
+        rule: impl FnOnce(&mut [(Line, &Claim)], Moment, &mut Counter) -> T,
+    ) -> Result<T> {
+        let mut befores = Vec::with_capacity(claims.len());
+        let mut pairs = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let before = self.load(&claim.name, Some(claim.id))?;
+            let mut line = before.clone();
+            self.lives.sweep(&mut line, self.at.boot);
+            befores.push(before);
+            pairs.push((line, claim));
+        }
+        let answer = rule(&mut pairs, self.at, &mut self.counter);
+        for (before, (line, claim)) in befores.iter().zip(&pairs) {
+            self.save(&claim.name, before, line)?;
         }
         Ok(answer)
+    }
+
+    fn load(&self, name: &LockName, id: Option<ClaimId>) -> Result<Line> {
+        let mut line = rows::load(self.connection, name, id)?;
+        if is_absent(&line) {
+            line.version = self.at.boot.as_nanos();
+        }
+        Ok(line)
+    }
+
+    fn save(&mut self, name: &LockName, before: &Line, line: &Line) -> Result<()> {
+        rows::save(self.connection, name, before, line, self.time)?;
+        if line.version != before.version {
+            self.address(name, before, line);
+        }
+        Ok(())
     }
 
     /// Whom a change concerns: whose turn has come, whose claim is gone, and the first of those who now have

@@ -1,7 +1,7 @@
 //! A line of claims, from rows and back: what changed is written, and nothing else.
 
 use leasehold_core::{
-    BootTime, ClaimId, Held, Line, LockName, Member, Note, Owner, Share, Shut, Token, Turn,
+    Aftermath, BootTime, ClaimId, Held, Line, LockName, Member, Note, Owner, Share, Shut, Token, Turn,
 };
 use rusqlite::{Connection, Row, params};
 
@@ -14,7 +14,8 @@ pub(crate) fn load(connection: &Connection, name: &LockName, id: Option<ClaimId>
     let mut line = Line::default();
     let mut query = connection.prepare_cached(
         "SELECT place, version, id, life, host, user, pid, program, tag, take, limits, turn, ttl, note,
-                since, until, renewed, token, first, run, held_since, renewals, tenure, anchored
+                since, until, renewed, token, first, run, held_since, renewals, tenure, anchored, wants, delay,
+                at_least, reshape
          FROM member WHERE name = ? ORDER BY place",
     )?;
     let mut rows = query.query([name.as_str()])?;
@@ -56,14 +57,18 @@ fn member(row: &Row<'_>) -> Result<Member> {
         }),
     };
     let life: Option<String> = row.get(3)?;
-    let share = Share::from_parts(row.get(9)?, row.get(10)?);
+    let limits = row.get(10)?;
+    let share = |take| Share::from_parts(take, limits).map_err(|_| damaged("share"));
     let turn: i64 = row.get(11)?;
     Ok(Member {
         id: ClaimId::from_bytes(row.get(2)?),
         owner: owner(row, 4)?,
-        share: share.map_err(|_| damaged("share"))?,
+        share: share(row.get(9)?)?,
+        wanted: row.get::<_, Option<u32>>(24)?.map(share).transpose()?,
+        reshape: row.get(27)?,
         turn: turn_of(turn)?,
         ttl: duration(row.get(12)?),
+        aftermath: Aftermath { delay: duration(row.get(25)?), at_least: duration(row.get(26)?) },
         note: note(row, 13)?,
         place: unsigned(row.get(0)?),
         since: from_sql(row.get(14)?),
@@ -107,7 +112,7 @@ fn damaged(what: &str) -> Fail {
     Fail::damaged(format!("a {what} in the file cannot be one"))
 }
 
-fn unsigned(number: i64) -> u64 {
+pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
@@ -134,8 +139,8 @@ pub(crate) fn save(
     }
     for member in members {
         match same(&before.members, member).map(|index| &before.members[index]) {
-            None => insert(connection, name, version, member)?,
-            Some(old) if old != member => update(connection, name, version, member)?,
+            None => insert(connection, name, version, member, time)?,
+            Some(old) if old != member => update(connection, name, version, member, time)?,
             Some(_) => continue,
         }
         carried = true;
@@ -173,9 +178,12 @@ fn is_same(old: &Member, new: &Member) -> bool {
     let Member {
         id,
         owner,
-        share,
+        share: _,
+        wanted: _,
+        reshape: _,
         turn,
         ttl,
+        aftermath: _,
         place,
         since,
         note: _,
@@ -186,19 +194,42 @@ fn is_same(old: &Member, new: &Member) -> bool {
         life: _,
     } = old;
     let place = (*id, *place, *since) == (new.id, new.place, new.since);
-    place && *owner == new.owner && (*share, *turn, *ttl) == (new.share, new.turn, new.ttl)
+    place && *owner == new.owner && (*turn, *ttl) == (new.turn, new.ttl)
 }
 
-fn insert(connection: &Connection, name: &LockName, version: i64, member: &Member) -> Result<()> {
-    let Member { id, owner, share, turn, ttl, note, place, since, until, renewed, held, anchored, life } =
-        member;
+fn insert(
+    connection: &Connection,
+    name: &LockName,
+    version: i64,
+    member: &Member,
+    time: &HostTime,
+) -> Result<()> {
+    let Member {
+        id,
+        owner,
+        share,
+        wanted,
+        reshape,
+        turn,
+        ttl,
+        aftermath,
+        note,
+        place,
+        since,
+        until,
+        renewed,
+        held,
+        anchored,
+        life,
+    } = member;
+    let Aftermath { delay, at_least } = aftermath;
     let Owner { host, user, pid, program, tag } = owner;
     let held = Columns::of(held.as_ref());
     let mut insert = connection.prepare_cached(
         "INSERT INTO member (name, place, version, id, life, host, user, pid, program, tag, take, limits, turn,
                              ttl, note, since, until, renewed, token, first, run, held_since, renewals, tenure,
-                             anchored)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                             anchored, wants, reshape, delay, at_least, wall)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
     insert.execute(params![
         name.as_str(),
@@ -226,18 +257,32 @@ fn insert(connection: &Connection, name: &LockName, version: i64, member: &Membe
         held.renewals,
         held.tenure,
         anchored,
+        wanted.map(Share::take),
+        reshape,
+        nanos(*delay),
+        nanos(*at_least),
+        wall_at(time, *renewed),
     ])?;
     Ok(())
 }
 
-fn update(connection: &Connection, name: &LockName, version: i64, member: &Member) -> Result<()> {
-    // What a member is born with never changes: its id, owner, share, turn, ttl, place and birth.
+fn update(
+    connection: &Connection,
+    name: &LockName,
+    version: i64,
+    member: &Member,
+    time: &HostTime,
+) -> Result<()> {
+    // What a member is born with never changes: its id, owner, turn, ttl, aftermath, place and birth.
     let Member {
         id: _,
         owner: _,
-        share: _,
+        share,
+        wanted,
+        reshape,
         turn: _,
         ttl: _,
+        aftermath: _,
         note,
         place,
         since: _,
@@ -249,16 +294,20 @@ fn update(connection: &Connection, name: &LockName, version: i64, member: &Membe
     } = member;
     let held = Columns::of(held.as_ref());
     let mut update = connection.prepare_cached(
-        "UPDATE member SET version = ?, life = ?, note = ?, until = ?, renewed = ?, token = ?, first = ?,
-                           run = ?, held_since = ?, renewals = ?, tenure = ?
+        "UPDATE member SET version = ?, life = ?, take = ?, wants = ?, reshape = ?, note = ?, until = ?, renewed = ?,
+                           wall = ?, token = ?, first = ?, run = ?, held_since = ?, renewals = ?, tenure = ?
          WHERE name = ? AND place = ?",
     )?;
     update.execute(params![
         version,
         life.as_deref(),
+        share.take(),
+        wanted.map(Share::take),
+        reshape,
         note.text().unwrap_or(""),
         moment(*until),
         moment(*renewed),
+        wall_at(time, *renewed),
         held.token,
         held.first,
         held.run,
@@ -334,6 +383,12 @@ fn close(connection: &Connection, name: &LockName, version: i64, shut: &Shut, ti
 pub(crate) fn wall_after(time: &HostTime, lasting: std::time::Duration) -> i64 {
     let micros = u64::try_from(lasting.as_micros()).unwrap_or(u64::MAX);
     to_sql(time.wall_micros().saturating_add(micros))
+}
+
+/// The wall clock at a moment that has been, in microseconds.
+fn wall_at(time: &HostTime, at: BootTime) -> i64 {
+    let ago = u64::try_from(time.now().since(at).as_micros()).unwrap_or(u64::MAX);
+    to_sql(time.wall_micros().saturating_sub(ago))
 }
 
 fn moment(at: BootTime) -> i64 {

@@ -1,4 +1,4 @@
-//! The proofs `fight` and `handover`: programs of the harness, which fights with real processes.
+//! The proofs `fight`, `handover`, `once` and `primitives`: programs of the harness.
 
 use std::process::Command;
 
@@ -13,6 +13,18 @@ pub(super) fn fight(proof: &mut Proof) -> Result<bool> {
 
 pub(super) fn handover(proof: &mut Proof) -> Result<bool> {
     program(proof, "handover", &[], 30)
+}
+
+/// As many histories as are worth the name, however long they take.
+pub(super) fn primitives(proof: &mut Proof) -> Result<bool> {
+    let program = proof.build(HARNESS, "primitives")?;
+    let mut command = Command::new(program);
+    command.args(["--seed", &proof.seed.to_string()]);
+    proof.run(&mut command)
+}
+
+pub(super) fn once(proof: &mut Proof) -> Result<bool> {
+    program(proof, "once", &["--processes", "50"], 60)
 }
 
 fn program(proof: &mut Proof, name: &str, args: &[&str], seconds: u64) -> Result<bool> {

@@ -32,7 +32,7 @@ impl Run<'_> {
         let (plan, talk) = (self.plan, self.talk);
         let store = human::store(client.store());
         if let Some(signal) = signals.asked_to_end() {
-            drop(lease);
+            drop(lease.unused());
             return Ok(exit::signalled(signal));
         }
         let alone = if client.capabilities().reach < Reach::Fleet && plan.store.is_default() {
@@ -43,7 +43,7 @@ impl Run<'_> {
         let may_start = tokio::select! {
             biased;
             signal = signals.next_ending() => {
-                drop(lease);
+                drop(lease.unused());
                 return Ok(exit::signalled(signal));
             }
             may_start = self.beside.may_start(client, &lease) => may_start,
@@ -232,8 +232,9 @@ impl Run<'_> {
         }
     }
 
+    /// Gives back a lease under which no command ran.
     async fn give_back(&self, lease: Lease) {
-        if let Err(error) = lease.release().await {
+        if let Err(error) = lease.unused().release().await {
             self.talk.warn(format_args!("{}: the lease could not be given back: {error}", self.plan.name));
         }
     }

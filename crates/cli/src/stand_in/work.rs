@@ -99,7 +99,8 @@ async fn take_turns(client: &Leasehold, question: &Value, link: &mut UnixStream)
     let note = Note::parse(question["note"].as_str().unwrap_or("")).map_err(io::Error::other)?;
     let nanos = |key: &str| question[key].as_u64().map(Duration::from_nanos).ok_or_else(wrong);
     let (ttl, grace, fair) = (nanos("ttl")?, nanos("grace")?, question["fair"] == true);
-    let lock = hold::Asked { name: &name, ttl, grace, fair, note: &note }.lock(client);
+    let lock =
+        hold::Asked { name: &name, ttl, grace, fair, note: &note, at_least: nanos("at_least")? }.lock(client);
     let for_whom = client.owner().pid;
     loop {
         let lease = tokio::select! {

@@ -10,12 +10,12 @@ impl Line {
         let now = at.boot;
         let live = self.members.iter().filter(|member| member.until > now);
         let (holders, waiters): (Vec<_>, Vec<_>) = live.partition(|member| member.held.is_some());
-        let shut = self.shut.as_ref().filter(|shut| shut.until > now);
         Snapshot {
             name: name.clone(),
             holders: holders.into_iter().map(|member| member.entry(now)).collect(),
             waiters: waiters.into_iter().map(|member| member.entry(now)).collect(),
-            closed: shut.map(|shut| shut.closure(now)),
+            // Nobody may have swept since a lease ran out that leaves the name shut.
+            closed: self.shut_at(now).map(|shut| shut.closure(now)),
             cursor: Watch::Any(self.version_at(now)).cursor(),
             server_time: Some(at.wall),
         }
@@ -35,6 +35,8 @@ impl Member {
             id: self.id,
             owner: self.owner.clone(),
             share: self.share,
+            wanted: self.wanted,
+            reshape: self.reshape,
             note: self.note.clone(),
             token: held.map(|held| held.token),
             tenure: held.map_or(0, |held| held.tenure),

@@ -1,7 +1,7 @@
 //! Whose turn it is, and when to look again.
 
 use super::{Line, Member};
-use crate::{BootTime, ClaimId, Cursor, Share, Verdict, admit};
+use crate::{BootTime, ClaimId, Cursor, Share, State, Verdict, admit};
 
 /// What a wait waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,11 +58,15 @@ impl Line {
         let mut ahead: Vec<Share> = Vec::new();
         let mut waiters: Vec<&Member> = Vec::new();
         for member in self.members.iter().filter(|_| open) {
-            if member.held.is_some() { ahead.push(member.share) } else { waiters.push(member) }
+            if member.held.is_some() { ahead.push(member.claims()) } else { waiters.push(member) }
         }
         // What is ahead only grows: once it fills even the widest limit, nobody further back can be admitted.
         let full = |ahead: &[Share]| admit(ahead, Share::SHARED) != Verdict::Admit;
-        waiters
+        let growing = self.members.iter().enumerate().filter(move |(index, member)| {
+            let fits = |wanted| admit(&self.other_holders(*index, |_| true), wanted) == Verdict::Admit;
+            open && member.held.is_some() && member.wanted.is_some_and(fits)
+        });
+        let waiting = waiters
             .into_iter()
             .map_while(move |member| {
                 if full(&ahead) {
@@ -72,7 +76,8 @@ impl Line {
                 ahead.push(member.share);
                 Some(admitted.then_some(member))
             })
-            .flatten()
+            .flatten();
+        growing.map(|(_, member)| member).chain(waiting)
     }
 
     /// Whether a wait is over. Takes the line as it stands, swept or not.
@@ -97,18 +102,19 @@ impl Line {
             return Ruling::Ready;
         };
         let mine = &self.members[index];
-        if mine.held.is_some() || mine.until <= now {
+        if mine.until <= now {
             return Ruling::Ready;
         }
-        if let Some(shut) = &self.shut
-            && shut.until > now
-        {
+        if mine.held.is_some() {
+            return mine.wanted.map_or(Ruling::Ready, |wanted| self.rule_growth(now, index, wanted, wakes));
+        }
+        if let Some(shut) = self.shut_at(now) {
             return Ruling::NotBefore(shut.until.min(mine.until));
         }
         let members = self.members.iter().enumerate();
         let ahead = members.filter(|(other, _)| self.is_ahead(*other, index)).map(|(_, member)| member);
         let (lapsed, stand): (Vec<_>, Vec<_>) = ahead.partition(|member| member.until <= now);
-        let shares: Vec<Share> = stand.iter().map(|member| member.share).collect();
+        let shares: Vec<Share> = stand.iter().map(|member| member.claims()).collect();
         let admitted = admit(&shares, mine.share) == Verdict::Admit;
         if admitted && wakes && (lapsed.is_empty() || !crate::fault!("expiry_wakes_nobody")) {
             return Ruling::Ready;
@@ -121,27 +127,31 @@ impl Line {
         Ruling::NotBefore(until)
     }
 
-    fn lapses(&self) -> impl Iterator<Item = BootTime> {
-        let members = self.members.iter().map(|member| member.until);
-        members.chain(self.shut.iter().map(|shut| shut.until))
+    fn rule_growth(&self, now: BootTime, index: usize, wanted: Share, wakes: bool) -> Ruling {
+        if let Some(shut) = self.shut_at(now) {
+            return Ruling::NotBefore(shut.until.min(self.members[index].until));
+        }
+        let stand = self.other_holders(index, |member| member.until > now);
+        if admit(&stand, wanted) == Verdict::Admit && wakes {
+            return Ruling::Ready;
+        }
+        let ends = self.members.iter().filter(|member| member.held.is_some()).map(|member| member.until);
+        ends.filter(|until| *until > now).min().map_or(Ruling::NotYet, Ruling::NotBefore)
     }
 
-    fn next_lapse(&self, now: BootTime) -> Ruling {
-        let next = self.lapses().filter(|until| *until > now).min();
-        next.map_or(Ruling::NotYet, Ruling::NotBefore)
-    }
-
-    /// The version once what has run out is swept. Looking sweeps nothing: by the bare version, who looked at
-    /// a line with a dead holder would be told of that same expiry again and again.
-    pub(super) fn version_at(&self, now: BootTime) -> u64 {
-        self.version + self.lapses().map(|until| u64::from(until <= now)).sum::<u64>()
-    }
-
-    /// From what a claim in this state waits on.
+    /// From what a claim that was answered so waits on.
     #[must_use]
-    pub fn watch(&self, id: ClaimId) -> Watch {
+    pub fn watch(&self, id: ClaimId, answer: &State) -> Watch {
         match self.members.iter().find(|member| member.id == id) {
-            Some(member) if member.held.is_some() => Watch::Hold(id),
+            // A try for more, which left no wish.
+            Some(member)
+                if member.held.is_some()
+                    && member.wanted.is_none()
+                    && matches!(answer, State::Waiting { .. } | State::Closed(_)) =>
+            {
+                Watch::Any(self.version)
+            }
+            Some(member) if member.held.is_some() && member.wanted.is_none() => Watch::Hold(id),
             Some(_) => Watch::Turn(id),
             None => Watch::Any(self.version),
         }
