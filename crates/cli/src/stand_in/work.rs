@@ -134,11 +134,11 @@ async fn take_turn(
         match tokio::time::timeout(SOON, link.read_u8()).await {
             Ok(Ok(HERE)) => break,
             Ok(_) => {
-                let _ = tokio::time::timeout(CLOSING, lease.release()).await;
+                let _ = tokio::time::timeout(CLOSING, lease.unused().release()).await;
                 return Ok(Turn::Over);
             }
             Err(_) if is_stopped(for_whom) || lease.check().is_err() => {
-                let _ = tokio::time::timeout(CLOSING, lease.release()).await;
+                let _ = tokio::time::timeout(CLOSING, lease.unused().release()).await;
                 return Ok(Turn::Passed);
             }
             Err(_) => {}
