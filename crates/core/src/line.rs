@@ -152,17 +152,19 @@ impl Line {
             let out = member.until <= now && (member.held.is_some() || lapses);
             let goes = out || is_dead(member);
             if goes && member.held.is_some() {
-                // Long enough for a claimant that retries within its ttl to hear that the id is spent.
-                ended.push((member.id, member.ttl + TOMBSTONE_LIFE));
-                left.extend(member.aftermath(member.until.min(now)));
+                // Long enough for a claimant that retries within its ttl to hear that the id is spent; from its end,
+                // whenever that is noticed, since a store may drop by itself what has run out.
+                let end = member.until.min(now);
+                ended.push((member.id, end.after(member.ttl + TOMBSTONE_LIFE)));
+                left.extend(member.aftermath(end));
             }
             if goes {
                 self.version += 1;
             }
             !goes
         });
-        for (id, life) in ended {
-            self.bury(now, id, life);
+        for (id, until) in ended {
+            self.bury(id, until);
         }
         left.retain(|shut| shut.until > now && !crate::fault!("no_aftermath"));
         if !left.is_empty() {
@@ -176,9 +178,9 @@ impl Line {
         self.tombstones.sweep(now);
     }
 
-    fn bury(&mut self, now: BootTime, id: ClaimId, life: Duration) {
+    fn bury(&mut self, id: ClaimId, until: BootTime) {
         if !crate::fault!("claim_twice_granted") {
-            self.tombstones.bury(id, now.after(life));
+            self.tombstones.bury(id, until);
         }
     }
 }

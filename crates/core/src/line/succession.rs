@@ -61,7 +61,7 @@ impl Line {
             self.members.insert(index + 1, heir);
         } else {
             self.members[index] = heir;
-            self.bury(at.boot, old, old_ttl + super::TOMBSTONE_LIFE);
+            self.bury(old, at.boot.after(old_ttl + super::TOMBSTONE_LIFE));
         }
         self.version += 1;
         Ok(State::Granted(Grant { token, tokens, ttl }))
