@@ -103,9 +103,11 @@ fn entries(what: &str, one: &[Entry], model: &[Entry]) -> Check {
 }
 
 fn entry(one: &Entry, model: &Entry) -> Check {
-    let Entry { id, owner, share, note, token, tenure, age, renewed, renewals, left, ttl } = one;
+    let Entry { id, owner, share, wanted, reshape, note, token, tenure, age, renewed, renewals, left, ttl } =
+        one;
     let same = (id, owner, share, note) == (&model.id, &model.owner, &model.share, &model.note);
     ensure!(same, "{one:?}, by the model {model:?}");
+    ensure!((wanted, reshape) == (&model.wanted, &model.reshape), "{one:?}, by the model {model:?}");
     ensure!(token.is_some() == model.token.is_some(), "{one:?}, by the model {model:?}");
     // A store that prolongs a lease without writing counts no renewals.
     let counted = *renewals == 0 || *renewals == model.renewals;

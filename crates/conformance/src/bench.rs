@@ -129,6 +129,7 @@ impl Bench {
                 tag: format!("c{number}"),
             },
             share: Share::EXCLUSIVE,
+            reshape: 0,
             turn: Turn::Any,
             ttl: self.long(),
             note: Note::NONE,

@@ -6,15 +6,20 @@ use crate::Check;
 use crate::bench::Bench;
 use crate::need::Need;
 
+mod aftermath;
 mod clocks;
 mod closures;
 mod drops;
 mod exclusion;
+mod growth;
 mod idempotence;
 mod ledger;
 mod looking;
 mod places;
 mod renewal;
+mod reshaping;
+mod succession;
+mod together;
 mod tokens;
 mod trying;
 mod waits;
@@ -61,6 +66,11 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         drops::CASES,
         closures::CASES,
         looking::CASES,
+        together::CASES,
+        growth::CASES,
+        reshaping::CASES,
+        succession::CASES,
+        aftermath::CASES,
         ledger::CASES,
         crate::random::CASES,
         crate::workload::CASES,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, Closure, Cursor, Grant, Leave, LockName, Note, Release, Renew, Renewal, Snapshot, State, Store,
-    Tenure, Token,
+    Claim, Closure, Cursor, Error, Grant, Leave, LockName, Note, Release, Renew, Renewal, Snapshot, Standing,
+    State, Store, Tenure, Together, Token,
 };
 
 use crate::{Check, Failure, ensure};
@@ -50,6 +50,41 @@ impl Client {
             State::Waiting { ahead, .. } => Ok((standing.cursor, ahead)),
             other => Err(Failure::new(format!("{} should have to wait: {other:?}", who(claim)))),
         }
+    }
+
+    /// Several claims that must be granted as one.
+    pub(crate) async fn all(&self, claims: &[Claim]) -> Check<Vec<Grant>> {
+        let standings = match self.claim_all(claims).await? {
+            Together::All(standings) => standings,
+            Together::None { index, standing } => {
+                return Err(Failure::new(format!("all should be granted, but number {index}: {standing:?}")));
+            }
+        };
+        ensure!(standings.len() == claims.len(), "an answer for each of {}: {standings:?}", claims.len());
+        let grant = |standing: Standing| match standing.state {
+            State::Granted(grant) => Ok(grant),
+            other => Err(Failure::new(format!("all hold, but this one: {other:?}"))),
+        };
+        standings.into_iter().map(grant).collect()
+    }
+
+    /// Several claims none of which must be granted: which is in the way, and where it stands.
+    pub(crate) async fn none(&self, claims: &[Claim]) -> Check<(usize, Standing)> {
+        match self.claim_all(claims).await? {
+            Together::None { index, standing } => Ok((index, standing)),
+            Together::All(standings) => Err(Failure::new(format!("none should be granted: {standings:?}"))),
+        }
+    }
+
+    /// A claim that must be refused with an error that says so: a known outcome, and asking again does not help.
+    pub(crate) async fn refused(&self, claim: &Claim) -> Check<Error> {
+        let Err(error) = self.claim(claim).await else {
+            return Err(Failure::new(format!("{} should be refused as {}", who(claim), claim.share)));
+        };
+        ensure!(!error.outcome_unknown(), "a refusal is a known outcome: {error}");
+        ensure!(!error.is_retryable(), "asking again does not help: {error}");
+        ensure!(error.help().is_some(), "it says what to do: {error}");
+        Ok(error)
     }
 
     pub(crate) async fn spent(&self, claim: &Claim) -> Check {

@@ -28,6 +28,21 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "conformance",
         "c11_a_claim_overtaken_by_its_own_release_is_never_granted",
     ),
+    ("readers_upgrade", "leasehold-core", "conformance", "c17_a_plain_reader_cannot_grow"),
+    (
+        "old_statement_counts",
+        "leasehold-core",
+        "conformance",
+        "c17_an_old_statement_makes_no_writer_a_reader",
+    ),
+    (
+        "half_of_all_stays",
+        "leasehold-core",
+        "conformance",
+        "c16_one_that_is_taken_leaves_nothing_of_the_others",
+    ),
+    ("old_owner_stays", "leasehold-core", "conformance", "c18_the_old_owner_holds_no_longer"),
+    ("no_aftermath", "leasehold-core", "conformance", "c19_a_lease_that_ran_out_leaves_the_name_shut"),
     ("place_never_lapses", "leasehold-core", "conformance", "c09_a_dead_waiter_costs_two_seconds"),
     (
         "grant_never_short",

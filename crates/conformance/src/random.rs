@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use leasehold_core::{
     Claim, ClaimId, Cursor, Leave, LockName, MemoryStore, Note, Renew, ServerTime, Share, Standing, State,
-    Store, Tenure, Token,
+    Store, Tenure, Together, Token, Turn,
 };
 
 use crate::agree::{Agreed, renewals, snapshots, standings};
 use crate::bench::{Bench, name};
-use crate::steps::{SLOTS, Step, generate};
+use crate::steps::{Asked, SLOTS, Step, generate};
 use crate::{Check, Failure, drop_after, ensure};
 
 crate::cases::cases! {
@@ -35,7 +35,12 @@ async fn random_operations_agree_with_the_model(bench: &Bench) -> Check {
     }
     eprintln!("random operations: {rounds} rounds of {STEPS} agreed: {met:?}");
     // A generator that no longer gets anywhere would agree for ever.
-    for what in ["granted", "repeated", "waiting", "spent", "kept", "lost", "ready"] {
+    let may = &bench.offer.capabilities;
+    let mut wanted = vec!["granted", "repeated", "waiting", "spent", "kept", "lost", "ready"];
+    wanted.extend(may.together.then_some(["all", "none"]).into_iter().flatten());
+    wanted.extend(may.reshaping.then_some("reshaped"));
+    wanted.extend(may.succession.then_some("succeeded"));
+    for what in wanted {
         ensure!(rounds < ROUNDS || met.contains_key(what), "no answer was ever {what:?}: {met:?}");
     }
     Ok(())
@@ -119,23 +124,23 @@ impl<'a> Pair<'a> {
 
     async fn step(&mut self, step: &Step, at: usize) -> Check {
         match step {
-            Step::State { slot, name: text, turn, share, ttl, tokens, late } => {
-                let wall = self.bench.clock().wall_micros();
-                let limit = if *late { wall.saturating_sub(1000) } else { wall + 3_600_000_000 };
-                let claim = Claim {
-                    id: ClaimId::from_bytes((1 + at as u128).to_be_bytes()),
-                    turn: *turn,
-                    share: *share,
-                    ttl: *ttl,
-                    tokens: *tokens,
-                    not_after: Some(ServerTime::from_micros(limit)),
-                    ..self.bench.claim(&name(text)?)
-                };
-                let cursors = (Cursor::default(), Cursor::default());
-                self.slots.insert(*slot, Stated { claim, tokens: None, cursors });
+            Step::State { slot, asked } => {
+                let claim = self.new_claim(asked, 8 * at)?;
+                self.put(*slot, claim);
                 self.claim(*slot).await
             }
+            Step::Succeed { slot, asked, as_it_is } => self.succeed(*slot, asked, *as_it_is, at).await,
             Step::Again(slot) => self.claim(*slot).await,
+            Step::Reshape { slot, share, turn, newer } => self.reshape(*slot, *share, *turn, *newer).await,
+            Step::Together { slot, asked } => {
+                let slots: Vec<usize> = (0..asked.len()).map(|number| (slot + number) % SLOTS).collect();
+                for (number, (slot, asked)) in slots.iter().zip(asked).enumerate() {
+                    let claim = self.new_claim(asked, 8 * at + number)?;
+                    self.put(*slot, claim);
+                }
+                self.together(&slots).await
+            }
+            Step::AgainTogether(slots) => self.together(slots).await,
             Step::Renew(slots) => self.renew(slots, at).await,
             Step::Release { slot, shut } => self.release(*slot, *shut).await,
             Step::Wait(slot) => self.wait(*slot).await,
@@ -153,10 +158,89 @@ impl<'a> Pair<'a> {
         }
     }
 
+    fn new_claim(&self, asked: &Asked, number: usize) -> Check<Claim> {
+        let Asked { name: text, turn, share, ttl, tokens, late, aftermath } = asked;
+        let wall = self.bench.clock().wall_micros();
+        let limit = if *late { wall.saturating_sub(1000) } else { wall + 3_600_000_000 };
+        Ok(Claim {
+            id: ClaimId::from_bytes((1 + number as u128).to_be_bytes()),
+            turn: *turn,
+            share: *share,
+            ttl: *ttl,
+            tokens: *tokens,
+            aftermath: *aftermath,
+            not_after: Some(ServerTime::from_micros(limit)),
+            ..self.bench.claim(&name(text)?)
+        })
+    }
+
+    fn put(&mut self, slot: usize, claim: Claim) {
+        let cursors = (Cursor::default(), Cursor::default());
+        self.slots.insert(slot, Stated { claim, tokens: None, cursors });
+    }
+
+    async fn succeed(&mut self, slot: usize, asked: &Asked, as_it_is: bool, at: usize) -> Check {
+        let Some(Stated { claim: old, .. }) = self.slots.get(&slot) else { return Ok(()) };
+        let share = if as_it_is { old.share } else { asked.share };
+        let (succeeds, name) = (Some(old.id), old.name.clone());
+        let claim = Claim { name, share, succeeds, ..self.new_claim(asked, 8 * at)? };
+        self.put(slot, claim);
+        self.meet("succeeded");
+        self.claim(slot).await
+    }
+
+    async fn reshape(&mut self, slot: usize, share: Share, turn: Turn, newer: bool) -> Check {
+        let Some(stated) = self.slots.get_mut(&slot) else { return Ok(()) };
+        let was = stated.claim.clone();
+        let reshape = if newer { was.reshape + 1 } else { was.reshape.saturating_sub(1) };
+        stated.claim = Claim { share, reshape, turn, ..was.clone() };
+        self.claim(slot).await?;
+        self.meet("reshaped");
+        match self.slots.get_mut(&slot) {
+            Some(stated) if !newer => stated.claim = was,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn together(&mut self, slots: &[usize]) -> Check {
+        let mut slots = slots.to_vec();
+        slots.retain(|slot| self.slots.contains_key(slot));
+        let claims: Vec<Claim> =
+            slots.iter().filter_map(|slot| Some(self.slots.get(slot)?.claim.clone())).collect();
+        let answers = (self.store().claim_all(&claims).await, self.model.claim_all(&claims).await);
+        match answers {
+            (Ok(Together::All(one)), Ok(Together::All(model))) => {
+                ensure!(one.len() == model.len(), "{one:?}, by the model {model:?}");
+                for (slot, (one, model)) in slots.iter().zip(one.into_iter().zip(model)) {
+                    self.stands(*slot, one, model)?;
+                }
+                self.meet("all");
+            }
+            (
+                Ok(Together::None { index, standing: one }),
+                Ok(Together::None { index: other, standing: model }),
+            ) => {
+                ensure!(index == other, "number {index} is in the way, by the model {other}");
+                self.stands(slots[index], one, model)?;
+                self.meet("none");
+            }
+            (Err(one), Err(model)) => {
+                ensure!(one.code() == model.code(), "refused for {one}, by the model for {model}");
+                self.meet("refused");
+            }
+            (one, model) => return Err(Failure::new(format!("{one:?}, by the model {model:?}"))),
+        }
+        for claim in &claims {
+            self.look(&claim.name).await?;
+        }
+        Ok(())
+    }
+
     async fn claim(&mut self, slot: usize) -> Check {
         let store = self.store();
-        let Some(stated) = self.slots.get_mut(&slot) else { return Ok(()) };
-        let claim = stated.claim.clone();
+        let Some(Stated { claim, .. }) = self.slots.get(&slot) else { return Ok(()) };
+        let claim = claim.clone();
         let answers = (store.claim(&claim).await, self.model.claim(&claim).await);
         let (one, model): (Standing, Standing) = match answers {
             (Ok(one), Ok(model)) => (one, model),
@@ -167,6 +251,13 @@ impl<'a> Pair<'a> {
             }
             (one, model) => return Err(Failure::new(format!("{one:?}, by the model {model:?}"))),
         };
+        self.stands(slot, one, model)?;
+        self.look(&claim.name).await
+    }
+
+    /// Compares where the claim of a slot stands, and goes on from there.
+    fn stands(&mut self, slot: usize, one: Standing, model: Standing) -> Check {
+        let Some(stated) = self.slots.get_mut(&slot) else { return Ok(()) };
         let what = standings(&one.state, &model.state)?;
         if let (State::Granted(one), State::Granted(model)) = (&one.state, &model.state) {
             let tokens = (one.token, model.token);
@@ -175,13 +266,13 @@ impl<'a> Pair<'a> {
                 Some(before) if before == tokens => *self.met.entry("repeated").or_insert(0) += 1,
                 // Ended ids are not remembered for ever, so a claim that comes back much later is a new one; but
                 // then it has a new token with both.
-                _ => self.agreed.granted(&claim.name, one, model)?,
+                _ => self.agreed.granted(&stated.claim.name, one, model)?,
             }
             stated.tokens = Some(tokens);
         }
         stated.cursors = (one.cursor, model.cursor);
         self.meet(what);
-        self.look(&claim.name).await
+        Ok(())
     }
 
     async fn renew(&mut self, slots: &[usize], at: usize) -> Check {
@@ -270,5 +361,6 @@ impl<'a> Pair<'a> {
 /// Shares as random claims have them.
 pub(crate) fn some_shares() -> Check<Vec<Share>> {
     let permits = [Share::permits(1, 3)?, Share::permits(2, 3)?, Share::permits(1, 2)?];
-    Ok([Share::EXCLUSIVE, Share::EXCLUSIVE, Share::SHARED].into_iter().chain(permits).collect())
+    let kinds = [Share::EXCLUSIVE, Share::EXCLUSIVE, Share::SHARED, Share::UPGRADEABLE];
+    Ok(kinds.into_iter().chain(permits).collect())
 }

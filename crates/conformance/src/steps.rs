@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Capabilities, Queueing, Share, Shares, Turn};
+use leasehold_core::{Aftermath, Capabilities, Queueing, Share, Shares, Turn};
 
 /// How many claims a run plays with at a time.
 pub(crate) const SLOTS: usize = 7;
@@ -14,21 +14,37 @@ const TICK: Duration = Duration::from_millis(149);
 
 const NAMES: [&str; 3] = ["a", "a:b", "c"];
 
+/// Delays after the end of a lease, and times from its grant.
+const AFTERMATHS: [[u64; 3]; 2] = [[0, 800, 4000], [0, 1200, 10_000]];
+
+/// What a new claim asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) name: &'static str,
+    pub(crate) turn: Turn,
+    pub(crate) share: Share,
+    pub(crate) ttl: Duration,
+    pub(crate) tokens: u32,
+    pub(crate) late: bool,
+    pub(crate) aftermath: Aftermath,
+}
+
 /// One step.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     /// A new claim takes the slot.
-    State {
-        slot: usize,
-        name: &'static str,
-        turn: Turn,
-        share: Share,
-        ttl: Duration,
-        tokens: u32,
-        late: bool,
-    },
+    State { slot: usize, asked: Asked },
+    /// A new claim takes the slot, and takes over from the claim that was there: with its share, or with another.
+    Succeed { slot: usize, asked: Asked, as_it_is: bool },
     /// The claim of the slot is stated again.
     Again(usize),
+    /// The claim of the slot is stated with another share: as a newer statement or, if not, as one that was under
+    /// way for long and so leaves no trace in what the claim says next.
+    Reshape { slot: usize, share: Share, turn: Turn, newer: bool },
+    /// New claims take the slots from this one on, in one step.
+    Together { slot: usize, asked: Vec<Asked> },
+    /// The claims of these slots are stated in one step.
+    AgainTogether(Vec<usize>),
     /// These are renewed in one batch.
     Renew(Vec<usize>),
     /// The claim of the slot is released, and the name perhaps shut.
@@ -54,8 +70,27 @@ pub(crate) fn generate(seed: u64, steps: usize, may: &Capabilities) -> Vec<Step>
 fn step(dice: &mut fastrand::Rng, may: &Capabilities, hurry: u32) -> Step {
     let slot = dice.usize(..SLOTS);
     match dice.u8(..100) {
-        0..25 => state(dice, may, slot),
-        25..50 => Step::Again(slot),
+        0..15 => Step::State { slot, asked: asked(dice, may) },
+        15..19 if may.succession => {
+            Step::Succeed { slot, asked: asked(dice, may), as_it_is: dice.u8(..4) > 0 }
+        }
+        19..24 if may.together => {
+            let names = dice.usize(1..=NAMES.len());
+            let mut asked: Vec<Asked> = (0..names).map(|_| asked(dice, may)).collect();
+            // Now and then one name is there twice.
+            if dice.u8(..8) > 0 {
+                asked.iter_mut().zip(NAMES).for_each(|(asked, name)| asked.name = name);
+            }
+            Step::Together { slot, asked }
+        }
+        24..26 if may.together => {
+            Step::AgainTogether((0..dice.usize(1..4)).map(|_| dice.usize(..SLOTS)).collect())
+        }
+        26..36 if may.reshaping => {
+            let turn = if dice.u8(..4) == 0 { Turn::Now } else { Turn::Any };
+            Step::Reshape { slot, share: some_share(dice, may), turn, newer: dice.u8(..5) > 0 }
+        }
+        0..50 => Step::Again(slot),
         50..60 => Step::Renew((0..dice.usize(1..4)).map(|_| dice.usize(..SLOTS)).collect()),
         60..72 => {
             let shuts = may.closing && dice.u8(..6) == 0;
@@ -68,20 +103,32 @@ fn step(dice: &mut fastrand::Rng, may: &Capabilities, hurry: u32) -> Step {
     }
 }
 
-fn state(dice: &mut fastrand::Rng, may: &Capabilities, slot: usize) -> Step {
-    let queues = may.queueing != Queueing::Never;
-    let turns = if queues { &[Turn::Now, Turn::Any, Turn::Any, Turn::Fifo][..] } else { &[Turn::Now][..] };
+fn some_share(dice: &mut fastrand::Rng, may: &Capabilities) -> Share {
     let shares =
         if may.shares == Shares::Any { crate::random::some_shares().unwrap_or_default() } else { vec![] };
+    dice.choice(shares).unwrap_or(Share::EXCLUSIVE)
+}
+
+fn some_aftermath(dice: &mut fastrand::Rng, may: &Capabilities) -> Aftermath {
+    if !may.aftermath || dice.u8(..3) > 0 {
+        return Aftermath::NONE;
+    }
+    let [delay, at_least] = AFTERMATHS.map(|times| Duration::from_millis(times[dice.usize(..times.len())]));
+    Aftermath { delay, at_least }
+}
+
+fn asked(dice: &mut fastrand::Rng, may: &Capabilities) -> Asked {
+    let queues = may.queueing != Queueing::Never;
+    let turns = if queues { &[Turn::Now, Turn::Any, Turn::Any, Turn::Fifo][..] } else { &[Turn::Now][..] };
     let ttl = Duration::from_millis([500, 1000, 5000, 30_000][dice.usize(..4)]);
-    Step::State {
-        slot,
+    Asked {
         name: NAMES[dice.usize(..NAMES.len())],
         turn: turns[dice.usize(..turns.len())],
-        share: dice.choice(shares).unwrap_or(Share::EXCLUSIVE),
+        share: some_share(dice, may),
         ttl: ttl.clamp(*may.ttl.start(), *may.ttl.end()),
         tokens: dice.u32(1..4),
         late: dice.u8(..40) == 0,
+        aftermath: some_aftermath(dice, may),
     }
 }
 
@@ -98,7 +145,12 @@ mod tests {
         let of_grants = ttls.iter().flat_map(|ttl| [2 * *ttl, *ttl + SHORT_GRANT.min(*ttl)]);
         let of_grants = of_grants.map(|life| life + TOMBSTONE_LIFE);
         let lives = [LONG_WAIT, PLACE_LIFE, SHORT_GRANT, TOMBSTONE_LIFE, Duration::from_secs(3)];
-        for life in ttls.into_iter().chain(tombs).chain(of_grants).chain(lives) {
+        let [delays, least] = AFTERMATHS.map(|times| times.map(Duration::from_millis));
+        // A delay begins at an end, which no step comes near; but the sum may.
+        let ends = ttls.into_iter().chain([SHORT_GRANT]);
+        let shut = ends.flat_map(|ttl| delays.map(|delay| ttl + delay));
+        let shut: Vec<_> = shut.chain(least.into_iter().filter(|least| !least.is_zero())).collect();
+        for life in ttls.into_iter().chain(tombs).chain(of_grants).chain(lives).chain(shut) {
             let after = life.as_millis() % TICK.as_millis();
             assert!(after >= 3 && after <= TICK.as_millis() - 3, "{life:?}");
         }

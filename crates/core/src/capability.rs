@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::line::{first_named_twice, named_twice};
 use crate::{Aftermath, Claim, Result, Share, Turn, Unsupported};
 
 /// How good the fencing tokens are.
@@ -96,9 +97,11 @@ pub struct Capabilities {
     pub wake: Wake,
     /// Whether a release may leave the name shut.
     pub closing: bool,
-    /// Whether several names can be claimed in one step ([`Store::claim_all`](crate::Store::claim_all)).
+    /// Whether several names can be claimed in one step, all or none
+    /// ([`Store::claim_all`](crate::Store::claim_all)).
     pub together: bool,
-    /// Whether a lease may change how much it takes: a reader becomes the writer, a writer a reader.
+    /// Whether a held claim that is stated with another share changes it ([`Claim::reshape`]): a reader becomes the
+    /// writer, a writer a reader, and no one else gets in between.
     pub reshaping: bool,
     /// Whether a lease may go to another owner without ever being free ([`Claim::succeeds`]).
     pub succession: bool,
@@ -111,6 +114,21 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// The gate for several claims as one step: each must be one that the store can serve, and no two of one name.
+    ///
+    /// # Errors
+    ///
+    /// Says what the store cannot do, or which name is there twice.
+    pub fn check_all(&self, claims: &[Claim]) -> Result<()> {
+        if !self.together {
+            return Err(Unsupported::new("claiming several names in one step").into());
+        }
+        if let Some(index) = first_named_twice(claims.iter().map(|claim| &claim.name)) {
+            return Err(named_twice(&claims[index].name).into());
+        }
+        claims.iter().try_for_each(|claim| self.check(claim))
+    }
+
     /// The one gate: whether the store can serve this claim, so that a store never sees one it cannot.
     ///
     /// # Errors

@@ -142,7 +142,7 @@ pub enum Turn {
 }
 
 /// How long a name stays shut after a lease that ended *uncleanly*: it ran out, or its holder died. A release,
-/// also one by somebody else, is clean.
+/// also one by somebody else, is clean, and so is a lease that went to another owner.
 ///
 /// Whoever was paused and wakes up may still write; the *lock-delay* of Chubby gives such writes the time to arrive
 /// before the next holder starts, where what is written to cannot check tokens.
@@ -172,6 +172,11 @@ pub struct Claim {
     pub owner: Owner,
     /// How much of the name it takes.
     pub share: Share,
+    /// Which change of its share this is: 0 as it was asked for first, and one more for each time that its owner
+    /// changes its mind, back included. Of two statements that say different shares the one with the higher number
+    /// counts, whichever arrives first: one that was under way for long neither makes a writer a reader again nor
+    /// brings back a wish that was given up.
+    pub reshape: u32,
     /// How it takes its turn.
     pub turn: Turn,
     /// How long the store keeps the lease without a renewal.
@@ -184,7 +189,7 @@ pub struct Claim {
     /// What is left behind should the lease end without being given back.
     pub aftermath: Aftermath,
     /// The claim that this one takes over from, if it is to: a lease that goes to another owner without ever being
-    /// free. Its id is the proof that whoever had it agreed.
+    /// free. Its id is the proof that whoever had it agreed. It states the share that is held.
     pub succeeds: Option<ClaimId>,
     /// How many tokens to reserve, at least 1: a run of them lets a process hand the lease on between its own
     /// tasks, each with its own higher token. A store may grant fewer.

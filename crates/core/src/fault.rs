@@ -37,6 +37,7 @@ pub const PLANTED: &[Planted] = planted! {
     "release_ignores_id": "only the owner releases",
     "release_without_tombstone": "a claim overtaken by its own release is never granted",
     "readers_upgrade": "two readers that want to write do not wait for each other for ever",
+    "old_statement_counts": "a statement that was overtaken by a later one makes no writer a reader again",
     "half_of_all_stays": "several locks at once are all or none",
     "old_owner_stays": "a lease that went to another owner is the old one's no longer",
     "no_aftermath": "a name stays shut after a lease that ended uncleanly, if asked to",

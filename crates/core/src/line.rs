@@ -6,8 +6,12 @@
 //! held to it by random operations against the memory store.
 
 mod claims;
+mod lapses;
 mod looks;
+mod overruled;
 mod reshaping;
+#[cfg(test)]
+mod search;
 mod succession;
 mod together;
 mod tombstones;
@@ -18,8 +22,10 @@ use std::time::Duration;
 
 use crate::{Aftermath, BootTime, ClaimId, Note, Owner, ServerTime, Share, Token, Turn};
 
-pub use claims::Overruled;
+pub use overruled::Overruled;
+pub(crate) use overruled::named_twice;
 pub use together::Joint;
+pub(crate) use together::named_twice as first_named_twice;
 pub use tombstones::Tombstones;
 pub use waits::{Ruling, Watch};
 
@@ -55,6 +61,8 @@ pub struct Member {
     pub share: Share,
     /// How much it wants instead, if it holds and waits for more.
     pub wanted: Option<Share>,
+    /// Which change of its share was stated last.
+    pub reshape: u32,
     /// How it takes its turn.
     pub turn: Turn,
     /// The ttl it asked for.
@@ -118,7 +126,8 @@ pub struct Shut {
 
 impl Shut {
     /// What keeps the name shut for longer: a second closing never opens early what a first one shut.
-    fn longer(self, other: Self) -> Self {
+    #[must_use]
+    pub fn longer(self, other: Self) -> Self {
         if other.until > self.until { other } else { self }
     }
 }
@@ -141,41 +150,6 @@ impl Line {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty() && self.shut.is_none() && self.tombstones.is_empty()
-    }
-
-    /// Drops what has run out, and whose process `is_dead`. Every other step starts with this one.
-    pub fn sweep(&mut self, now: BootTime, is_dead: impl Fn(&Member) -> bool) {
-        let mut ended = Vec::new();
-        let mut left = Vec::new();
-        let lapses = !crate::fault!("place_never_lapses");
-        self.members.retain(|member| {
-            let out = member.until <= now && (member.held.is_some() || lapses);
-            let goes = out || is_dead(member);
-            if goes && member.held.is_some() {
-                // Long enough for a claimant that retries within its ttl to hear that the id is spent; from its end,
-                // whenever that is noticed, since a store may drop by itself what has run out.
-                let end = member.until.min(now);
-                ended.push((member.id, end.after(member.ttl + TOMBSTONE_LIFE)));
-                left.extend(member.aftermath(end));
-            }
-            if goes {
-                self.version += 1;
-            }
-            !goes
-        });
-        for (id, until) in ended {
-            self.bury(id, until);
-        }
-        left.retain(|shut| shut.until > now && !crate::fault!("no_aftermath"));
-        if !left.is_empty() {
-            self.shut = self.shut.take().into_iter().chain(left).reduce(Shut::longer);
-            self.version += 1;
-        }
-        if self.shut.as_ref().is_some_and(|shut| shut.until <= now) {
-            self.shut = None;
-            self.version += 1;
-        }
-        self.tombstones.sweep(now);
     }
 
     fn bury(&mut self, id: ClaimId, until: BootTime) {

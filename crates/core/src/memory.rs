@@ -15,6 +15,7 @@ use crate::{
     Line, LockName, Mark, MarkKind, MarkOutcome, Minting, Moment, Queueing, Reach, Record, RecordId, Release,
     Renew, Renewal, Result, Ruling, ServerTime, Shares, Snapshot, Standing, State, Store, Together, Wake,
     Watch,
+    line::{first_named_twice, named_twice},
 };
 
 /// After so many steps all lines are swept, so that names nobody asks for again do not pile up.
@@ -89,26 +90,38 @@ impl MemoryStore {
         let at = self.moment();
         let mut inner = self.lock();
         let inner = &mut *inner;
-        inner.steps += 1;
-        if inner.steps.is_multiple_of(SWEEP_EVERY) {
-            inner.sweep(at.boot);
-        }
+        inner.count_step(at.boot);
         let slot = inner.lines.entry(name.clone()).or_insert_with(|| Slot::new(inner.forgotten));
         let before = slot.line.version;
         slot.line.sweep(at.boot, |_| false);
         let answer = step(at, &mut slot.line, &mut inner.counter);
-        if slot.line.version != before {
-            slot.moved.notify_waiters();
-        }
-        if slot.is_idle() {
-            inner.forgotten = inner.forgotten.max(slot.line.version);
-            inner.lines.remove(name);
-        }
+        let moved = slot.line.version != before;
+        inner.settle(name, moved);
         answer
     }
 }
 
 impl Inner {
+    /// Sweeps all lines once in a while.
+    fn count_step(&mut self, now: BootTime) {
+        self.steps += 1;
+        if self.steps.is_multiple_of(SWEEP_EVERY) {
+            self.sweep(now);
+        }
+    }
+
+    /// After a step: wakes who waits if the line moved, and forgets a line that is empty.
+    fn settle(&mut self, name: &LockName, moved: bool) {
+        let Some(slot) = self.lines.get(name) else { return };
+        if moved {
+            slot.moved.notify_waiters();
+        }
+        if slot.is_idle() {
+            self.forgotten = self.forgotten.max(slot.line.version);
+            self.lines.remove(name);
+        }
+    }
+
     fn sweep(&mut self, now: BootTime) {
         self.lines.retain(|_, slot| {
             let before = slot.line.version;
@@ -150,48 +163,47 @@ impl Store for MemoryStore {
         self.step(&claim.name, |at, line, counter| {
             let state = line.claim(at, claim, counter, None);
             let state: State = state.map_err(|overruled| overruled.into_error("memory:", claim))?;
-            Ok(Standing { state, cursor: line.watch(claim.id).cursor(), server_time: Some(at.wall) })
+            let cursor = line.watch(claim.id, &state).cursor();
+            Ok(Standing { state, cursor, server_time: Some(at.wall) })
         })
     }
 
     async fn claim_all(&self, claims: &[Claim]) -> Result<Together> {
+        if let Some(index) = first_named_twice(claims.iter().map(|claim| &claim.name)) {
+            return Err(named_twice(&claims[index].name).into());
+        }
         let at = self.moment();
         let mut inner = self.lock();
         let inner = &mut *inner;
+        inner.count_step(at.boot);
         let mut pairs: Vec<(Line, &Claim)> = Vec::with_capacity(claims.len());
         for claim in claims {
             let slot = inner.lines.entry(claim.name.clone()).or_insert_with(|| Slot::new(inner.forgotten));
-            let mut line = slot.line.clone();
+            // What it was before is told by what is left there.
+            let left = Line { version: slot.line.version, ..Line::default() };
+            let mut line = std::mem::replace(&mut slot.line, left);
             line.sweep(at.boot, |_| false);
             pairs.push((line, claim));
         }
         let joint = Line::claim_all(at, &mut pairs, &mut inner.counter, None);
+        let watch = |index: usize, state: State| {
+            let (line, claim) = &pairs[index];
+            Standing { cursor: line.watch(claim.id, &state).cursor(), state, server_time: Some(at.wall) }
+        };
+        let answer = match joint {
+            Ok(Joint::All(states)) => Ok(Together::All(
+                states.into_iter().enumerate().map(|(index, state)| watch(index, state)).collect(),
+            )),
+            Ok(Joint::None { index, state }) => Ok(Together::None { index, standing: watch(index, state) }),
+            Err((index, overruled)) => Err(overruled.into_error("memory:", &claims[index])),
+        };
         for (line, claim) in pairs {
             let Some(slot) = inner.lines.get_mut(&claim.name) else { continue };
-            if slot.line.version != line.version {
-                slot.moved.notify_waiters();
-            }
+            let moved = slot.line.version != line.version;
             slot.line = line;
-            if slot.is_idle() {
-                inner.forgotten = inner.forgotten.max(slot.line.version);
-                inner.lines.remove(&claim.name);
-            }
+            inner.settle(&claim.name, moved);
         }
-        let standing = |claim: &Claim, state| {
-            let line = inner.lines.get(&claim.name).map(|slot| &slot.line);
-            let cursor = line.map_or(Watch::Any(inner.forgotten), |line| line.watch(claim.id)).cursor();
-            Standing { state, cursor, server_time: Some(at.wall) }
-        };
-        match joint {
-            Ok(Joint::All(states)) => {
-                let standings = claims.iter().zip(states).map(|(claim, state)| standing(claim, state));
-                Ok(Together::All(standings.collect()))
-            }
-            Ok(Joint::None { index, state }) => {
-                Ok(Together::None { index, standing: standing(&claims[index], state) })
-            }
-            Err((index, overruled)) => Err(overruled.into_error("memory:", &claims[index])),
-        }
+        answer
     }
 
     async fn changed(&self, name: &LockName, since: &Cursor) -> Result<()> {

@@ -163,6 +163,10 @@ pub struct Entry {
     pub owner: Owner,
     /// How much it takes.
     pub share: Share,
+    /// How much it wants instead, if it holds and waits for more.
+    pub wanted: Option<Share>,
+    /// Which change of its share was stated last.
+    pub reshape: u32,
     /// What its owner wants others to read.
     pub note: Note,
     /// Its token, if it holds.

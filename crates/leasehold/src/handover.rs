@@ -35,6 +35,7 @@ struct Written {
     id: [u8; 16],
     owner: (String, String, u32, String, String),
     share: (u32, u32),
+    reshape: u32,
     ttl_ns: u64,
     anchored: bool,
     note: String,
@@ -52,7 +53,8 @@ impl LeaseTicket {
         let token = entry.token?;
         let tenure = Tenure { count: entry.tenure, token, note: entry.note.clone() };
         let (id, owner) = (entry.id, entry.owner.clone());
-        let claim = claim(name.clone(), id, owner, entry.share, entry.ttl, entry.note.clone(), false);
+        let shape = (entry.share, entry.reshape);
+        let claim = claim(name.clone(), id, owner, shape, entry.ttl, entry.note.clone(), false);
         Some(Self { claim, tenure })
     }
 
@@ -77,13 +79,14 @@ impl LeaseTicket {
     /// The ticket as bytes, for a pipe to a process of the same version.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Claim { name, id, owner, share, turn: _, ttl, note: _, anchored, .. } = &self.claim;
+        let Claim { name, id, owner, share, reshape, turn: _, ttl, note: _, anchored, .. } = &self.claim;
         let Owner { host, user, pid, program, tag } = owner.clone();
         let written = Written {
             name: name.to_string(),
             id: id.to_bytes(),
             owner: (host, user, pid, program, tag),
             share: (share.take(), share.of()),
+            reshape: *reshape,
             ttl_ns: u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX),
             anchored: *anchored,
             note: self.tenure.note.text().unwrap_or("").to_owned(),
@@ -102,7 +105,7 @@ impl LeaseTicket {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let wrong = || ConfigError::new("this is not the ticket of a lease, or one of another version");
         let written: Written = serde_json::from_slice(bytes).map_err(|_| wrong())?;
-        let Written { name, id, owner, share, ttl_ns, anchored, note, tenure, token } = written;
+        let Written { name, id, owner, share, reshape, ttl_ns, anchored, note, tenure, token } = written;
         let (host, user, pid, program, tag) = owner;
         let owner = Owner { host, user, pid, program, tag };
         let share = Share::from_parts(share.0, share.1).map_err(|_| wrong())?;
@@ -110,7 +113,7 @@ impl LeaseTicket {
         let token = Token::new(token).ok_or_else(wrong)?;
         let (name, id) = (LockName::parse(&name)?, ClaimId::from_bytes(id));
         let ttl = Duration::from_nanos(ttl_ns);
-        let claim = claim(name, id, owner, share, ttl, note.clone(), anchored);
+        let claim = claim(name, id, owner, (share, reshape), ttl, note.clone(), anchored);
         Ok(Self { claim, tenure: Tenure { count: tenure, token, note } })
     }
 }
@@ -199,7 +202,7 @@ fn claim(
     name: LockName,
     id: ClaimId,
     owner: Owner,
-    share: Share,
+    (share, reshape): (Share, u32),
     ttl: Duration,
     note: Note,
     anchored: bool,
@@ -212,6 +215,7 @@ fn claim(
         id,
         owner,
         share,
+        reshape,
         turn,
         ttl,
         note,

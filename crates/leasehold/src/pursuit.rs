@@ -76,6 +76,7 @@ fn new_claim(engine: &Engine, party: &Party, head: &Waiter) -> Result<Claim> {
         id: ClaimId::random()?,
         owner: engine.settings.owner.clone(),
         share: terms.share,
+        reshape: 0,
         turn: terms.turn,
         ttl: terms.ttl,
         note: terms.note.clone(),

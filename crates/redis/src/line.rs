@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Aftermath, BootTime, ClaimId, Closure, Cursor, Entry, Held, Line, LockName, Member, Moment, Note, Owner,
-    PLACE_LIFE, SHORT_GRANT, ServerTime, Share, Shut, Snapshot, Token, Turn,
+    PLACE_LIFE, Ruling, SHORT_GRANT, ServerTime, Share, Shut, Snapshot, Token, Turn, Watch,
 };
 use redis::Value;
 
@@ -29,11 +29,15 @@ pub(crate) struct Looked {
     pub(crate) broken: bool,
     /// Somebody else's value under the plain key: what it is, and how long it lives, if not for ever.
     pub(crate) foreign: Option<(String, Option<Duration>)>,
+    /// Until when the name is shut.
+    shut_until: Option<BootTime>,
+    /// When something of ours runs out next.
+    next_lapse: Option<BootTime>,
 }
 
 impl Looked {
     /// Reads what the script answered.
-    pub(crate) fn parse(plain: &str, value: Value) -> Result<Self> {
+    pub(crate) fn parse(name: &LockName, plain: &str, value: Value) -> Result<Self> {
         let mut answer = Answer::new(value)?;
         if answer.text()? == "T" {
             answer.next()?;
@@ -68,7 +72,14 @@ impl Looked {
         }
         let broken = stands != OCCUPIED && line.members.iter().skip(first).any(|member| member.until > at.boot);
         line.members.sort_by_key(|member| member.place);
-        Ok(Self { at, line, broken, foreign })
+        // What is over and not yet swept is the law's to judge.
+        let law = line.snapshot(at, name);
+        let shut_until = law.closed.map(|closure| at.boot.after(closure.left));
+        let next_lapse = Watch::parse(&law.cursor).and_then(|watch| match line.rule(at.boot, watch) {
+            Ruling::NotBefore(until) => Some(until),
+            Ruling::Ready | Ruling::NotYet => None,
+        });
+        Ok(Self { at, line, broken, foreign, shut_until, next_lapse })
     }
 
     /// The name as people look at it.
@@ -88,17 +99,14 @@ impl Looked {
         for Member { id, share, wanted, held, .. } in live {
             (id, share, wanted, held.is_some()).hash(&mut hasher);
         }
-        let shut = self.line.shut.as_ref().filter(|shut| shut.until > self.at.boot);
-        shut.map(|shut| shut.until.as_nanos()).hash(&mut hasher);
+        self.shut_until.hash(&mut hasher);
         self.foreign.as_ref().map(|(value, _)| value).hash(&mut hasher);
         Cursor::new([&b"l"[..], &hasher.finish().to_be_bytes()].concat())
     }
 
     /// When the first of those who stand here may run out.
     pub(crate) fn next_lapse(&self) -> Option<Duration> {
-        let members = self.line.members.iter().map(|member| member.until);
-        let ends = members.chain(self.line.shut.iter().map(|shut| shut.until));
-        let ours = ends.filter(|until| *until > self.at.boot).min().map(|until| until.since(self.at.boot));
+        let ours = self.next_lapse.map(|until| until.since(self.at.boot));
         let foreign = self.foreign.as_ref().and_then(|(_, left)| *left);
         ours.into_iter().chain(foreign).min()
     }
@@ -126,10 +134,11 @@ fn pairs(value: Value) -> Result<Vec<(String, u64)>> {
 
 /// A plain lease of ours.
 fn leased(value: &str, now: u64, left: u64) -> Option<Member> {
-    let mut parts = value.splitn(10, '|');
+    let mut parts = value.splitn(11, '|');
     let id = id_of(parts.next()?)?;
     let mut number = || parts.next()?.parse::<u64>().ok();
-    let (place, first, run, ttl, since) = (number()?, number()?, number()?, number()?, number()?);
+    let (place, first, run) = (number()?, number()?, number()?);
+    let (ttl, since, reshape) = (number()?, number()?, number()?);
     let owner = pack::owner_of(parts.next()?);
     let token = parts.next()?.parse().ok()?;
     let tenure = parts.next()?.parse().ok()?;
@@ -141,6 +150,7 @@ fn leased(value: &str, now: u64, left: u64) -> Option<Member> {
         owner,
         share: Share::EXCLUSIVE,
         wanted: None,
+        reshape: u32::try_from(reshape).ok()?,
         turn: Turn::Any,
         ttl,
         aftermath: Aftermath::NONE,
@@ -204,7 +214,7 @@ fn holding(
     Some(member)
 }
 
-/// A member of the line: id, turn, share, wanted share, ttl, delay, at_least, since.
+/// A member of the line: id, turn, share, wanted share, ttl, delay, at_least, reshape, since.
 fn member(
     text: &str,
     place: u64,
@@ -221,12 +231,13 @@ fn member(
         owner: pack::owner_of(owner),
         share: pack::share(hex(33)?, hex(41)?)?,
         wanted: pack::share(hex(49)?, hex(57)?),
+        reshape: u32::try_from(hex(89)?).ok()?,
         turn: if text.get(32..33)? == "F" { Turn::Fifo } else { Turn::Any },
         ttl: millis(65)?,
         aftermath: Aftermath { delay: millis(73)?, at_least: millis(81)? },
         note: Note::parse(note).ok()?,
         place,
-        since: boot(text.get(89..)?.parse().ok()?),
+        since: boot(text.get(97..)?.parse().ok()?),
         until,
         renewed: until,
         held: None,
@@ -261,6 +272,8 @@ fn stranger(value: &str, left: Option<Duration>) -> Entry {
         id: ClaimId::from_bytes([0; 16]),
         owner: Owner { program: "foreign".to_owned(), tag: format!("{shown}.."), ..Owner::default() },
         share: Share::EXCLUSIVE,
+        wanted: None,
+        reshape: 0,
         note: Note::parse(note).unwrap_or_default(),
         token: None,
         tenure: 0,

@@ -47,7 +47,7 @@ impl RedisStore {
 
     async fn is_anything(&self, name: &LockName) -> Result<bool> {
         let Ok(keys) = self.keys(name) else { return Ok(false) };
-        let snapshot = self.look(&keys).await?.snapshot(name);
+        let snapshot = self.look(name, &keys).await?.snapshot(name);
         Ok(!snapshot.holders.is_empty() || !snapshot.waiters.is_empty() || snapshot.closed.is_some())
     }
 

@@ -1,5 +1,6 @@
 //! The store: the trait's verbs as scripts, and the waits.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -89,9 +90,9 @@ impl RedisStore {
         self.0.clock.now().after(wait)
     }
 
-    pub(crate) async fn look(&self, keys: &Keys) -> fail::Result<Looked> {
+    pub(crate) async fn look(&self, name: &LockName, keys: &Keys) -> fail::Result<Looked> {
         let value = self.0.link.run(&LOOK, &keys.line(), &[]).await?;
-        Looked::parse(&keys.plain, value)
+        Looked::parse(name, &keys.plain, value)
     }
 
     async fn claim_once(&self, live: &Live, claim: &Claim, keys: &Keys, channel: &str) -> Result<Stated> {
@@ -227,7 +228,7 @@ impl RedisStore {
     }
 
     /// Waits for the pushes of one claim, and looks when something in the way may have run out.
-    async fn await_turn(&self, keys: &Keys, id: ClaimId, claimed: Option<u64>) -> fail::Result<()> {
+    async fn await_turn(&self, name: &LockName, keys: &Keys, id: ClaimId, claimed: Option<u64>) -> fail::Result<()> {
         let Shared { wakes, clock, .. } = &*self.0;
         let registered = wakes.pushes(id).filter(|pushes| Some(pushes.claimed) == claimed);
         let known = registered.is_some();
@@ -245,7 +246,7 @@ impl RedisStore {
         let mut until = pushes.until.filter(|_| known);
         loop {
             if until.is_none() {
-                let looked = self.look(keys).await?;
+                let looked = self.look(name, keys).await?;
                 if looked.broken {
                     until = Some(self.after(looked.next_lapse().unwrap_or(LOOK_EVERY)));
                 } else {
@@ -272,14 +273,14 @@ impl RedisStore {
     }
 
     /// Looks again and again: nobody tells of everything that moves.
-    async fn await_change(&self, keys: &Keys, over: impl Fn(&Looked) -> bool, id: Option<ClaimId>) -> fail::Result<()> {
+    async fn await_change(&self, name: &LockName, keys: &Keys, over: impl Fn(&Looked) -> bool, id: Option<ClaimId>) -> fail::Result<()> {
         let Shared { wakes, clock, .. } = &*self.0;
         if let Some(id) = id.filter(|id| wakes.pushes(*id).is_none()) {
             wakes.expect(id, clock.now());
         }
         let mut pushes = id.and_then(|id| wakes.pushes(id));
         loop {
-            let looked = self.look(keys).await?;
+            let looked = self.look(name, keys).await?;
             if over(&looked) {
                 return Ok(());
             }
@@ -351,21 +352,24 @@ impl Stated {
                 let state = State::Waiting { ahead, retry_after: retry };
                 Self { state, at, wants: what == "W", retry }
             }
-            "s" => {
+            "s" | "S" => {
                 let left = answer.natural()?;
                 let closure = closure(left, &answer.text()?, &answer.text()?);
                 let retry = Some(closure.left.min(PLACE_LIFE));
-                Self { state: State::Closed(closure), at, wants: false, retry }
+                Self { state: State::Closed(closure), at, wants: what == "S", retry }
             }
             "x" => said(State::Spent),
             "r" => said(State::Refused { counter: token(answer.natural()?)? }),
             "T" => return Err(Fail::foreign(&keys.plain, &answer.text()?)),
             "L" => return Ok(Err(Overruled::Late)),
             "N" => return Ok(Err(Overruled::NoTokenLeft)),
-            "D" | "C" => {
+            "U" => return Ok(Err(Overruled::Outdated)),
+            "D" | "C" | "K" | "O" => {
                 let share = pack::share(answer.natural()?, answer.natural()?).unwrap_or(claim.share);
                 return Ok(Err(match what.as_str() {
                     "D" => Overruled::Disagrees { theirs: share },
+                    "K" => Overruled::OtherKind { held: share },
+                    "O" => Overruled::OtherShare { stands: share },
                     _ => Overruled::CannotGrow { held: share },
                 }));
             }
@@ -377,7 +381,7 @@ impl Stated {
         let turn = || joined(&Watch::Turn(claim.id).cursor(), claimed);
         let cursor = match &self.state {
             State::Granted(_) => Watch::Hold(claim.id).cursor(),
-            State::Waiting { .. } if self.wants => turn(),
+            State::Waiting { .. } | State::Closed(_) if self.wants => turn(),
             State::Waiting { .. } | State::Closed(_) if claim.turn != Turn::Now => turn(),
             // Nobody has looked, so whatever is there may be a change.
             _ => Cursor::default(),
@@ -411,13 +415,14 @@ fn millis(duration: Duration) -> String {
 }
 
 /// A claim as scripts read it.
-fn claim_args(claim: &Claim, channel: &str) -> [Vec<u8>; 15] {
+fn claim_args(claim: &Claim, channel: &str) -> [Vec<u8>; 16] {
     // Destructured in full: a script that is not told of something new would pass it over in silence.
     let Claim {
         name: _,
         id,
         owner,
         share,
+        reshape,
         turn,
         ttl,
         note,
@@ -452,6 +457,7 @@ fn claim_args(claim: &Claim, channel: &str) -> [Vec<u8>; 15] {
         millis((*delay).min(MOST_AFTERMATH)),
         millis((*at_least).min(MOST_AFTERMATH)),
         channel.to_owned(),
+        reshape.to_string(),
     ]
     .map(String::into_bytes)
 }
@@ -512,6 +518,10 @@ impl Store for RedisStore {
     }
 
     async fn claim_all(&self, claims: &[Claim]) -> Result<Together> {
+        let mut names = HashSet::new();
+        if let Some(twice) = claims.iter().find(|claim| !names.insert(&claim.name)) {
+            return Err(Overruled::NamedTwice.into_error(&self.0.settings.label, twice));
+        }
         let mut keys = vec![TOKENS.to_owned()];
         let mut args = Vec::new();
         let mut of = Vec::new();
@@ -553,14 +563,14 @@ impl Store for RedisStore {
         let fails = self.failed(Op::Wait, Some(name));
         let (since, claimed) = split(since);
         let done = match Watch::parse(&since) {
-            Some(Watch::Turn(id)) => self.await_turn(&keys, id, claimed).await,
+            Some(Watch::Turn(id)) => self.await_turn(name, &keys, id, claimed).await,
             Some(Watch::Hold(id)) => {
                 let gone = |looked: &Looked| looked.broken || looked.line.rule(looked.at.boot, Watch::Hold(id)) == Ruling::Ready;
-                self.await_change(&keys, gone, Some(id)).await
+                self.await_change(name, &keys, gone, Some(id)).await
             }
             Some(Watch::Any(_)) => Ok(()),
             None if since.as_bytes().first() == Some(&b'l') => {
-                self.await_change(&keys, |looked| looked.cursor() != since, None).await
+                self.await_change(name, &keys, |looked| looked.cursor() != since, None).await
             }
             None => Ok(()),
         };
@@ -610,7 +620,7 @@ impl Store for RedisStore {
 
     async fn inspect(&self, name: &LockName) -> Result<Snapshot> {
         let keys = self.keys(name)?;
-        let looked = self.look(&keys).await.map_err(self.failed(Op::Inspect, Some(name)))?;
+        let looked = self.look(name, &keys).await.map_err(self.failed(Op::Inspect, Some(name)))?;
         Ok(looked.snapshot(name))
     }
 

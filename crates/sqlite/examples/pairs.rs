@@ -21,6 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             id: ClaimId::random()?,
             owner: Owner::default(),
             share: Share::EXCLUSIVE,
+            reshape: 0,
             turn: Turn::Now,
             ttl: Duration::from_secs(30),
             note: Note::NONE,

@@ -3,7 +3,9 @@
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
-use leasehold_core::{Code, Counter, Line, LockName, Moment, Ruling, StoreErrorKind, Watch};
+use leasehold_core::{
+    Aftermath, Claim, Code, Counter, Line, LockName, Moment, Ruling, StoreErrorKind, Watch,
+};
 use rusqlite::Connection;
 
 use crate::config::Settings;
@@ -53,6 +55,12 @@ pub(crate) struct How {
 impl How {
     pub(crate) const LEASE: Self = Self { durable: false, gives: false };
     pub(crate) const DURABLE: Self = Self { durable: true, gives: false };
+
+    /// For leases, some of which may leave a closure behind: then a power cut must not make them forgotten.
+    pub(crate) fn claiming<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Self {
+        let leaves = |claim: &Claim| claim.aftermath != Aftermath::NONE;
+        Self { durable: claims.into_iter().any(leaves), gives: false }
+    }
 }
 
 /// What the file says of itself, read in every transaction.
@@ -74,6 +82,8 @@ pub(crate) struct View {
     pub(crate) ruling: Ruling,
     /// Lives whose end would be news.
     pub(crate) lives: Vec<Arc<str>>,
+    /// Whether no letter reaches the claim that waits: nobody lives behind it.
+    pub(crate) alone: bool,
 }
 
 impl Db {
@@ -303,19 +313,24 @@ impl Db {
 
     /// The line of a name as it is now, without what is over; nothing is written.
     pub(crate) fn line(&self, name: &LockName, at: Moment) -> Result<Line> {
+        Ok(self.line_and_news(name, at)?.0)
+    }
+
+    /// The same, and whether somebody's death began a closure that is not in the file yet.
+    fn line_and_news(&self, name: &LockName, at: Moment) -> Result<(Line, bool)> {
         let mut line = rows::load(&self.connection, name, None)?;
         if is_absent(&line) {
             // Any grant moves it, so that a line that came and went was not "unchanged".
             line.version = self.head()?.last;
         }
-        self.lives.sweep(&mut line, at.boot);
-        Ok(line)
+        let begins = self.lives.sweep(&mut line, at.boot);
+        Ok((line, begins))
     }
 
     /// What a wait has to know.
     pub(crate) fn look(&mut self, name: &LockName, watch: Watch, gone: Gone<'_>) -> Result<View> {
         self.read(gone, |db, at| {
-            let line = db.line(name, at)?;
+            let (line, begins) = db.line_and_news(name, at)?;
             let mut lives: Vec<Arc<str>> = Vec::new();
             let mine = match watch {
                 Watch::Turn(id) | Watch::Hold(id) => line.members.iter().position(|member| member.id == id),
@@ -333,39 +348,15 @@ impl Db {
                     lives.push(life.clone());
                 }
             }
-            Ok(View { ruling: line.rule(at.boot, watch), lives })
+            let alone =
+                mine.and_then(|index| line.members.get(index)).is_some_and(|member| member.life.is_none());
+            let ruling = match watch {
+                // Whoever asks again writes it down. Until then it would begin anew with each look.
+                Watch::Turn(_) if begins => Ruling::Ready,
+                watch => line.rule(at.boot, watch),
+            };
+            Ok(View { ruling, lives, alone })
         })
-    }
-
-    /// Names that start with `prefix` and are not free, in byte order, after `after`.
-    pub(crate) fn names(
-        &self,
-        prefix: &str,
-        after: Option<&LockName>,
-        at: Moment,
-        most: usize,
-    ) -> Result<Vec<LockName>> {
-        let mut query = self.connection.prepare_cached(
-            "SELECT name, life FROM member WHERE (until > ?1 OR (anchored AND token IS NOT NULL)) AND name > ?2 AND name >= ?3
-             UNION ALL SELECT name, NULL FROM closure WHERE until > ?1 AND name > ?2 AND name >= ?3
-             ORDER BY name",
-        )?;
-        let after = after.map_or("", |name| name.as_str());
-        let mut rows = query.query(rusqlite::params![to_sql(at.boot.as_nanos()), after, prefix])?;
-        let mut names: Vec<LockName> = Vec::new();
-        while let Some(row) = rows.next()? {
-            let name = row.get_ref(0)?.as_str().unwrap_or("");
-            if !name.starts_with(prefix) || names.len() >= most {
-                break;
-            }
-            let life: Option<String> = row.get(1)?;
-            let over = life.is_some_and(|life| self.lives.is_over(&life.into()));
-            if over || names.last().is_some_and(|last| last.as_str() == name) {
-                continue;
-            }
-            names.push(parse_name(name)?);
-        }
-        Ok(names)
     }
 
     /// Copies what is in the log into the file.

@@ -47,10 +47,12 @@
 
 mod config;
 mod db;
+mod ends;
 mod fail;
 mod file;
 mod ledger;
 mod life;
+mod names;
 mod notice;
 mod post;
 mod retry;

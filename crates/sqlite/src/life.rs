@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{BootTime, Line};
+use leasehold_core::{Aftermath, BootTime, Line, Member};
 use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -22,7 +22,7 @@ use crate::fail::{Fail, Result};
 use crate::schema::random_id;
 
 /// For how long an anchored lease that has run out is prolonged at each look while its life lasts.
-const HOLDS_ON: Duration = Duration::from_secs(2);
+pub(crate) const HOLDS_ON: Duration = Duration::from_secs(2);
 /// Copies of a life are for other programs to inherit, out of the way of the low numbers that they use.
 const LOWEST_COPY: i32 = 60;
 /// So many foreign lives are kept open for asking again; asking one that is not costs three calls more.
@@ -321,7 +321,9 @@ impl Lives {
     /// Only those are looked at whose death lets somebody in: who holds, and the waiters up to the first that
     /// lives. The others' places lapse by themselves, and looking at a crowd would cost each step two system calls
     /// for every one of them.
-    pub(crate) fn sweep(&self, line: &mut Line, now: BootTime) {
+    ///
+    /// Says whether the death of somebody began a closure: it ends so long after it was written down.
+    pub(crate) fn sweep(&self, line: &mut Line, now: BootTime) -> bool {
         let mut head_lives = false;
         let mut dead = Vec::new();
         for member in &mut line.members {
@@ -334,10 +336,18 @@ impl Lives {
                 Pulse::Over => dead.push(member.id),
                 // The next look comes when it ends, or then.
                 Pulse::Lives if out => member.until = now.after(HOLDS_ON),
+                // Its anchor may have held until now, for all that is known.
+                Pulse::Unknown if out => dead.push(member.id),
                 Pulse::Lives | Pulse::Unknown => head_lives |= !holds,
             }
         }
+        let begins = |member: &Member| {
+            let early = member.until > now || member.anchored;
+            early && member.held.is_some() && member.aftermath != Aftermath::NONE && dead.contains(&member.id)
+        };
+        let begins = line.members.iter().any(begins);
         line.sweep(now, |member| dead.contains(&member.id));
+        begins
     }
 
     /// A duplicate of the descriptor that is our life, begun if need be.

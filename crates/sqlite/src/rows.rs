@@ -15,7 +15,7 @@ pub(crate) fn load(connection: &Connection, name: &LockName, id: Option<ClaimId>
     let mut query = connection.prepare_cached(
         "SELECT place, version, id, life, host, user, pid, program, tag, take, limits, turn, ttl, note,
                 since, until, renewed, token, first, run, held_since, renewals, tenure, anchored, wants, delay,
-                at_least
+                at_least, reshape
          FROM member WHERE name = ? ORDER BY place",
     )?;
     let mut rows = query.query([name.as_str()])?;
@@ -65,6 +65,7 @@ fn member(row: &Row<'_>) -> Result<Member> {
         owner: owner(row, 4)?,
         share: share(row.get(9)?)?,
         wanted: row.get::<_, Option<u32>>(24)?.map(share).transpose()?,
+        reshape: row.get(27)?,
         turn: turn_of(turn)?,
         ttl: duration(row.get(12)?),
         aftermath: Aftermath { delay: duration(row.get(25)?), at_least: duration(row.get(26)?) },
@@ -111,7 +112,7 @@ fn damaged(what: &str) -> Fail {
     Fail::damaged(format!("a {what} in the file cannot be one"))
 }
 
-fn unsigned(number: i64) -> u64 {
+pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
@@ -138,8 +139,8 @@ pub(crate) fn save(
     }
     for member in members {
         match same(&before.members, member).map(|index| &before.members[index]) {
-            None => insert(connection, name, version, member)?,
-            Some(old) if old != member => update(connection, name, version, member)?,
+            None => insert(connection, name, version, member, time)?,
+            Some(old) if old != member => update(connection, name, version, member, time)?,
             Some(_) => continue,
         }
         carried = true;
@@ -179,6 +180,7 @@ fn is_same(old: &Member, new: &Member) -> bool {
         owner,
         share: _,
         wanted: _,
+        reshape: _,
         turn,
         ttl,
         aftermath: _,
@@ -195,12 +197,19 @@ fn is_same(old: &Member, new: &Member) -> bool {
     place && *owner == new.owner && (*turn, *ttl) == (new.turn, new.ttl)
 }
 
-fn insert(connection: &Connection, name: &LockName, version: i64, member: &Member) -> Result<()> {
+fn insert(
+    connection: &Connection,
+    name: &LockName,
+    version: i64,
+    member: &Member,
+    time: &HostTime,
+) -> Result<()> {
     let Member {
         id,
         owner,
         share,
         wanted,
+        reshape,
         turn,
         ttl,
         aftermath,
@@ -219,8 +228,8 @@ fn insert(connection: &Connection, name: &LockName, version: i64, member: &Membe
     let mut insert = connection.prepare_cached(
         "INSERT INTO member (name, place, version, id, life, host, user, pid, program, tag, take, limits, turn,
                              ttl, note, since, until, renewed, token, first, run, held_since, renewals, tenure,
-                             anchored, wants, delay, at_least)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                             anchored, wants, reshape, delay, at_least, wall)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
     insert.execute(params![
         name.as_str(),
@@ -249,19 +258,28 @@ fn insert(connection: &Connection, name: &LockName, version: i64, member: &Membe
         held.tenure,
         anchored,
         wanted.map(Share::take),
+        reshape,
         nanos(*delay),
         nanos(*at_least),
+        wall_at(time, *renewed),
     ])?;
     Ok(())
 }
 
-fn update(connection: &Connection, name: &LockName, version: i64, member: &Member) -> Result<()> {
+fn update(
+    connection: &Connection,
+    name: &LockName,
+    version: i64,
+    member: &Member,
+    time: &HostTime,
+) -> Result<()> {
     // What a member is born with never changes: its id, owner, turn, ttl, aftermath, place and birth.
     let Member {
         id: _,
         owner: _,
         share,
         wanted,
+        reshape,
         turn: _,
         ttl: _,
         aftermath: _,
@@ -276,8 +294,8 @@ fn update(connection: &Connection, name: &LockName, version: i64, member: &Membe
     } = member;
     let held = Columns::of(held.as_ref());
     let mut update = connection.prepare_cached(
-        "UPDATE member SET version = ?, life = ?, take = ?, wants = ?, note = ?, until = ?, renewed = ?, token = ?, first = ?,
-                           run = ?, held_since = ?, renewals = ?, tenure = ?
+        "UPDATE member SET version = ?, life = ?, take = ?, wants = ?, reshape = ?, note = ?, until = ?, renewed = ?,
+                           wall = ?, token = ?, first = ?, run = ?, held_since = ?, renewals = ?, tenure = ?
          WHERE name = ? AND place = ?",
     )?;
     update.execute(params![
@@ -285,9 +303,11 @@ fn update(connection: &Connection, name: &LockName, version: i64, member: &Membe
         life.as_deref(),
         share.take(),
         wanted.map(Share::take),
+        reshape,
         note.text().unwrap_or(""),
         moment(*until),
         moment(*renewed),
+        wall_at(time, *renewed),
         held.token,
         held.first,
         held.run,
@@ -363,6 +383,12 @@ fn close(connection: &Connection, name: &LockName, version: i64, shut: &Shut, ti
 pub(crate) fn wall_after(time: &HostTime, lasting: std::time::Duration) -> i64 {
     let micros = u64::try_from(lasting.as_micros()).unwrap_or(u64::MAX);
     to_sql(time.wall_micros().saturating_add(micros))
+}
+
+/// The wall clock at a moment that has been, in microseconds.
+fn wall_at(time: &HostTime, at: BootTime) -> i64 {
+    let ago = u64::try_from(time.now().since(at).as_micros()).unwrap_or(u64::MAX);
+    to_sql(time.wall_micros().saturating_sub(ago))
 }
 
 fn moment(at: BootTime) -> i64 {

@@ -1,10 +1,9 @@
 //! The layout of the file: what it is, how it grows, and which programs may use it.
 
-use std::collections::BTreeSet;
-
 use leasehold_core::Code;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::ends::{after_copy, after_reboot};
 use crate::fail::{Fail, Result};
 use crate::file::Identity;
 use crate::life::RunDir;
@@ -143,8 +142,9 @@ impl State {
         }
         if self.boot != boot {
             after_reboot(connection, time)?;
+            raise_tokens(connection, time)?;
         } else if self.identity != identity {
-            after_copy(connection, lives)?;
+            after_copy(connection, lives, time)?;
         }
         connection.execute(
             "UPDATE state SET machine = ?, boot = ?, device = ?, inode = ?",
@@ -159,46 +159,14 @@ fn is_missing_table(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_ERROR)
 }
 
-/// A reboot ended every process, so every lease and place. Marks and closures go on by the wall clock, but never
-/// for longer than they were made for: a machine without a battery clock may boot in 1970.
-fn after_reboot(connection: &Connection, time: &HostTime) -> Result<()> {
-    let (now, wall) = (to_sql(time.now().as_nanos()), to_sql(time.wall_micros()));
-    connection.execute_batch("DELETE FROM member; DELETE FROM tombstone;")?;
-    for table in ["closure", "mark"] {
-        let left = "min(lasting, max(0, until_wall - ?2) * 1000)";
-        let sql = format!("UPDATE {table} SET until = ?1 + {left} WHERE until < {}", i64::MAX);
-        connection.execute(&sql, [now, wall])?;
-    }
-    for table in ["mark", "record"] {
-        let sql = format!("UPDATE {table} SET made = ?1 - max(0, ?2 - made_wall) * 1000");
-        connection.execute(&sql, [now, wall])?;
-    }
-    // With NORMAL a power cut may have taken the last commits, and the clock may be behind: only what was
-    // committed durably is sure to be at least the last token.
+/// With NORMAL a power cut may have taken the last commits, and the clock may be behind: only what was committed
+/// durably is sure to be at least the last token.
+fn raise_tokens(connection: &Connection, time: &HostTime) -> Result<()> {
     if !leasehold_core::fault!("sqlite_forgets_high_water") {
         connection.execute("UPDATE state SET last = max(last, high_water)", [])?;
     }
-    let ahead = to_sql(HIGH_WATER_AHEAD);
+    let (wall, ahead) = (to_sql(time.wall_micros()), to_sql(HIGH_WATER_AHEAD));
     connection.execute("UPDATE state SET high_water = max(last, high_water, ?) + ?", [wall, ahead])?;
-    Ok(())
-}
-
-/// The file was copied or restored while this kernel ran: leases in it whose holders live are theirs, the others
-/// are from the past. Elsewhere a missing life is no proof of death, since somebody may have tidied up.
-fn after_copy(connection: &Connection, lives: &RunDir) -> Result<()> {
-    let mut query = connection.prepare("SELECT DISTINCT life FROM member")?;
-    let known = query.query_map([], |row| row.get::<_, Option<String>>(0))?;
-    let known: BTreeSet<Option<String>> = known.collect::<rusqlite::Result<_>>()?;
-    for life in known {
-        if !life.as_deref().is_some_and(|life| lives.is_alive(life)) {
-            connection.execute(
-                "INSERT OR REPLACE INTO tombstone (id, name, until)
-                 SELECT id, name, until FROM member WHERE life IS ? AND token IS NOT NULL",
-                [&life],
-            )?;
-            connection.execute("DELETE FROM member WHERE life IS ?", [&life])?;
-        }
-    }
     Ok(())
 }
 
@@ -248,6 +216,7 @@ mod tests {
             id: ClaimId::random().unwrap(),
             owner: Owner::default(),
             share: Share::EXCLUSIVE,
+            reshape: 0,
             turn: Turn::Now,
             ttl: Duration::from_secs(30),
             note: Note::NONE,

@@ -43,8 +43,10 @@ CREATE TABLE member (
     tenure     INTEGER,
     anchored   INTEGER NOT NULL, -- 1: held beyond its end while its life surely lasts
     wants      INTEGER, -- how much it wants instead of `take`, while it holds and waits for more
+    reshape    INTEGER NOT NULL, -- which change of its share was stated last
     delay      INTEGER NOT NULL, -- for how long the name stays shut should it end uncleanly
     at_least   INTEGER NOT NULL, -- the same, from the grant
+    wall       INTEGER NOT NULL, -- the wall clock at `renewed`: the end of what a reboot ends is reckoned from it
     PRIMARY KEY (name, place)
 ) STRICT, WITHOUT ROWID;
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::{
     Capabilities, Claim, ClaimId, Clock, Code, Cursor, Error, Expiry, Fencing, Joint, Leave, Ledger, Line,
-    LockName, Minting, Op, Queueing, Reach, Release, Renew, Renewal, Result, Ruling, Shares, Snapshot,
-    Standing, Store, StoreErrorKind, StoreUrl, Together, Wake, Watch,
+    LockName, Minting, Moment, Op, Overruled, Queueing, Reach, Release, Renew, Renewal, Result, Ruling,
+    Shares, Snapshot, Standing, State, Store, StoreErrorKind, StoreUrl, Together, Wake, Watch,
 };
 use tokio::task::JoinHandle;
 
@@ -188,56 +188,55 @@ impl Store for SqliteStore {
 
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
         let (asked, ties) = (claim.clone(), self.1);
-        let (state, cursor, at) = self
+        let standing = self
             .ask(Op::Claim, Some(&claim.name), move |db, gone| {
                 let life = db.lives.mine()?;
-                let done = db.write(How::LEASE, gone, |round| {
+                let done = db.write(How::claiming([&asked]), gone, |round| {
                     round.step(&asked.name, Some(asked.id), |line, at, counter| {
-                        let state = line.claim(at, &asked, counter, Some(life.clone()));
+                        let state = line.claim(at, &asked, counter, Some(life.clone()))?;
                         tie(line, asked.id, &life, ties);
-                        (state, line.watch(asked.id).cursor(), at)
+                        Ok(standing(line, asked.id, state, at))
                     })
                 });
                 db.tidy_seldom();
                 done
             })
             .await?;
-        let state = state.map_err(|overruled| overruled.into_error(&self.0.label, claim))?;
-        Ok(Standing { state, cursor, server_time: Some(at.wall) })
+        standing.map_err(|overruled: Overruled| overruled.into_error(&self.0.label, claim))
     }
 
     async fn claim_all(&self, claims: &[Claim]) -> Result<Together> {
         let (asked, ties) = (claims.to_vec(), self.1);
-        let (joint, cursors, at) = self
+        let together = self
             .ask(Op::Claim, None, move |db, gone| {
                 let life = db.lives.mine()?;
-                let done = db.write(How::LEASE, gone, |round| {
+                let done = db.write(How::claiming(&asked), gone, |round| {
                     round.step_all(&asked, |pairs, at, counter| {
-                        let joint = Line::claim_all(at, pairs, counter, Some(&life));
-                        for (line, claim) in pairs.iter_mut() {
-                            tie(line, claim.id, &life, ties);
-                        }
-                        let cursors: Vec<_> =
-                            pairs.iter().map(|(line, claim)| line.watch(claim.id).cursor()).collect();
-                        (joint, cursors, at)
+                        Ok(match Line::claim_all(at, pairs, counter, Some(&life))? {
+                            Joint::All(states) => Together::All(
+                                pairs
+                                    .iter_mut()
+                                    .zip(states)
+                                    .map(|((line, claim), state)| {
+                                        tie(line, claim.id, &life, ties);
+                                        standing(line, claim.id, state, at)
+                                    })
+                                    .collect(),
+                            ),
+                            Joint::None { index, state } => {
+                                let (line, claim) = &pairs[index];
+                                Together::None { index, standing: standing(line, claim.id, state, at) }
+                            }
+                        })
                     })
                 });
                 db.tidy_seldom();
                 done
             })
             .await?;
-        let server_time = Some(at.wall);
-        let standing = |(state, cursor)| Standing { state, cursor, server_time };
-        match joint {
-            Ok(Joint::All(states)) => {
-                Ok(Together::All(states.into_iter().zip(cursors).map(standing).collect()))
-            }
-            Ok(Joint::None { index, state }) => {
-                let cursor = cursors.into_iter().nth(index).unwrap_or_default();
-                Ok(Together::None { index, standing: standing((state, cursor)) })
-            }
-            Err((index, overruled)) => Err(overruled.into_error(&self.0.label, &claims[index])),
-        }
+        together.map_err(|(index, overruled): (usize, Overruled)| {
+            overruled.into_error(&self.0.label, &claims[index])
+        })
     }
 
     async fn changed(&self, name: &LockName, since: &Cursor) -> Result<()> {
@@ -260,7 +259,12 @@ impl Store for SqliteStore {
                     Ok((db.look(&asked, watch, gone)?, db.lives.dir().clone()))
                 })
                 .await?;
-            let View { ruling, lives } = view;
+            let View { ruling, lives, alone } = view;
+            if alone && commits.is_none() {
+                commits = Some(Commits::watch(&self.0.settings.path));
+                // What was committed before that is seen by another look.
+                continue;
+            }
             let until = match ruling {
                 Ruling::Ready => return Ok(()),
                 Ruling::NotBefore(until) => Some(until),
@@ -300,7 +304,8 @@ impl Store for SqliteStore {
             let name = part.first().map(|renew| &renew.claim.name).filter(|_| part.len() == 1);
             let done = self
                 .ask(Op::Renew, name, move |db, gone| {
-                    db.write(How::LEASE, gone, |round| {
+                    let how = How::claiming(owned.iter().map(|renew| &*renew.claim));
+                    db.write(how, gone, |round| {
                         let renew = |Renew { claim, tenure }: &Renew| {
                             // Whoever renews need not be who lives behind it: `renew` in a script ends at once.
                             round.step(&claim.name, Some(claim.id), |line, at, _| {
@@ -368,6 +373,11 @@ impl Store for SqliteStore {
         }
         self.0.worker.close().await.map_err(|fail| fail.into_error(Op::Close, None, &self.0.label))
     }
+}
+
+/// Where a claim stands after this step.
+fn standing(line: &Line, id: ClaimId, state: State, at: Moment) -> Standing {
+    Standing { cursor: line.watch(id, &state).cursor(), state, server_time: Some(at.wall) }
 }
 
 /// Whoever stated a claim last lives behind it. A waiter needs a life in any case: by it he is woken.

@@ -29,7 +29,7 @@ super::cases! {
 const MOST_POLLS: usize = 40;
 
 /// Runs `round` with 0, 1, 2 .. polls until it says that the call came to its end.
-async fn at_every_poll(mut round: impl AsyncFnMut(usize) -> Check<bool>) -> Check {
+pub(super) async fn at_every_poll(mut round: impl AsyncFnMut(usize) -> Check<bool>) -> Check {
     for polls in 0..MOST_POLLS {
         let finished =
             round(polls).await.map_err(|failure| failure.during(format!("after {polls} polls")))?;
@@ -142,13 +142,13 @@ async fn c11_a_closing_release_dropped_at_any_poll_can_be_repeated(bench: &Bench
 }
 
 /// The first client, with mishaps.
-fn chaos(bench: &Bench) -> (std::sync::Arc<Chaos>, Client) {
+pub(super) fn chaos(bench: &Bench) -> (std::sync::Arc<Chaos>, Client) {
     let chaos = std::sync::Arc::new(Chaos::calm(bench.one.store(), bench.clock().clone()));
     let client = Client(std::sync::Arc::clone(&chaos) as std::sync::Arc<dyn Store>);
     (chaos, client)
 }
 
-fn unknown<T: std::fmt::Debug>(answer: Result<T, Error>) -> Check {
+pub(super) fn unknown<T: std::fmt::Debug>(answer: Result<T, Error>) -> Check {
     match answer {
         Err(error) if error.outcome_unknown() => Ok(()),
         other => Err(Failure::new(format!("the reply was to be lost: {other:?}"))),

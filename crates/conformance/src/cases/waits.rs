@@ -50,7 +50,7 @@ async fn c05_a_release_during_the_wait_ends_it(bench: &Bench) -> Check {
 }
 
 /// Waits on the second client, lets `happens` happen while it waits, and demands that the wait then ends.
-async fn wakes(
+pub(super) async fn wakes(
     bench: &Bench,
     waiter: &Claim,
     cursor: &leasehold_core::Cursor,

@@ -60,6 +60,7 @@ fn actor(dice: &mut fastrand::Rng, process: u32, number: u64) -> Actor {
         id: ClaimId::from_bytes(((u128::from(process) << 64) | u128::from(number)).to_be_bytes()),
         owner: Owner::default(),
         share,
+        reshape: 0,
         turn: if dice.u8(..4) == 0 { Turn::Any } else { Turn::Fifo },
         ttl: Duration::from_secs(3),
         note: Note::NONE,

@@ -2,63 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Held, LONG_WAIT, Line, Member, Moment, PLACE_LIFE, SHORT_GRANT, Shut, TOMBSTONE_LIFE};
-use crate::{
-    Aftermath, BootTime, Claim, ClaimId, Counter, Error, Grant, Leave, Op, Owner, Release, Renewal, Share,
-    State, StoreError, StoreErrorKind, Tenure, Token, Turn, Verdict, admit,
+use super::{
+    Held, LONG_WAIT, Line, Member, Moment, Overruled, PLACE_LIFE, SHORT_GRANT, Shut, TOMBSTONE_LIFE,
 };
-
-/// Why a claim was not even judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Overruled {
-    /// It came after its time: it was given up long ago.
-    Late,
-    /// Somebody else thinks that there are a different number of permits.
-    Disagrees {
-        /// What the other claims.
-        theirs: Share,
-    },
-    /// It holds, and wants more beside others of its kind: two of them would wait for each other.
-    CannotGrow {
-        /// What it holds.
-        held: Share,
-    },
-    /// The tokens are used up.
-    NoTokenLeft,
-}
-
-impl Overruled {
-    /// The error for the claimant.
-    #[must_use]
-    pub fn into_error(self, store: &str, claim: &Claim) -> Error {
-        let error = |kind| StoreError::new(kind, Op::Claim, store).about(&claim.name);
-        match self {
-            Self::Late => error(StoreErrorKind::Unavailable).saying("the claim came too late to be judged"),
-            Self::Disagrees { theirs } => {
-                let mine = claim.share;
-                return crate::ConfigError::new(format!(
-                    "{}: {mine} permits here, {theirs} elsewhere: one name has one number of permits",
-                    claim.name
-                ))
-                .code(crate::Code::DISAGREES)
-                .help("give every user of the name the same number, or wait until the others have ended")
-                .into();
-            }
-            Self::CannotGrow { held } => {
-                return crate::ConfigError::new(format!(
-                    "{}: a lease that is {held} cannot become {}: two such would wait for each other",
-                    claim.name, claim.share
-                ))
-                .help("take it upgradeable, or give it back and ask anew")
-                .into();
-            }
-            Self::NoTokenLeft => {
-                error(StoreErrorKind::Unexpected).saying("no fencing token is left below 2^53")
-            }
-        }
-        .into()
-    }
-}
+use crate::{
+    Aftermath, BootTime, Claim, ClaimId, Counter, Grant, Leave, Owner, Release, Renewal, Share, State,
+    Tenure, Token, Turn, Verdict, admit,
+};
 
 impl Line {
     /// Judges a claim. The line must have been [swept](Self::sweep) at this moment.
@@ -80,12 +30,16 @@ impl Line {
             return Ok(State::Spent);
         }
         let mine = self.members.iter().position(|member| member.id == claim.id);
-        if let (Some(old), None) = (claim.succeeds, mine) {
+        if let Some(index) = mine.filter(|index| self.members[*index].held.is_some()) {
+            return self.restate(at, index, claim, counter);
+        }
+        if let Some(old) = claim.succeeds {
             return self.succeed(at, old, claim, counter, life);
         }
         if let Some(index) = mine {
-            if self.members[index].held.is_some() {
-                return self.restate(at, index, claim, counter);
+            let stands = self.members[index].share;
+            if stands != claim.share {
+                return Err(Overruled::OtherShare { stands });
             }
             self.members[index].until = at.boot.after(PLACE_LIFE);
             self.members[index].renewed = at.boot;
@@ -107,9 +61,7 @@ impl Line {
         };
         if admit(&ahead, claim.share) != Verdict::Admit {
             let retry_after = self.first_to_lapse(mine).map(|until| until.since(at.boot));
-            if mine.is_none() {
-                self.join(at.boot, claim, life);
-            }
+            let mine = mine.or_else(|| self.join(at.boot, claim, life));
             let ahead = mine.map_or(ahead.len(), |index| self.ahead_of(index).len());
             return Ok(State::Waiting { ahead: u32::try_from(ahead).ok(), retry_after });
         }
@@ -124,17 +76,9 @@ impl Line {
         counter: &mut Counter,
         life: Option<Arc<str>>,
     ) -> Result<State, Overruled> {
-        let (token, tokens) = if let Some(proposed) = claim.proposed {
-            if !counter.accept(at.wall.as_micros(), proposed) {
-                let counter = counter.token().unwrap_or(proposed);
-                return Ok(State::Refused { counter });
-            }
-            (proposed, 1)
-        } else if crate::fault!("token_per_tenure") {
-            (Token::new(1).ok_or(Overruled::NoTokenLeft)?, 1)
-        } else {
-            let taken = counter.take(at.wall.as_micros(), claim.seen, claim.tokens);
-            taken.ok_or(Overruled::NoTokenLeft)?
+        let (token, tokens) = match mint(at, claim, claim.tokens, counter)? {
+            Minted::Run(token, tokens) => (token, tokens),
+            Minted::Refused(state) => return Ok(state),
         };
         // Only a claim that has waited may have died while nobody looked.
         let waited = mine.is_some() && !crate::fault!("grant_never_short");
@@ -168,10 +112,9 @@ impl Line {
         State::Granted(Grant { token: held.first, tokens: held.run, ttl })
     }
 
-    fn join(&mut self, now: BootTime, claim: &Claim, life: Option<Arc<str>>) {
-        if claim.turn != Turn::Now || crate::fault!("try_leaves_place") {
-            self.push(now, claim, life);
-        }
+    fn join(&mut self, now: BootTime, claim: &Claim, life: Option<Arc<str>>) -> Option<usize> {
+        let joins = claim.turn != Turn::Now || crate::fault!("try_leaves_place");
+        joins.then(|| self.push(now, claim, life))
     }
 
     fn push(&mut self, now: BootTime, claim: &Claim, life: Option<Arc<str>>) -> usize {
@@ -180,6 +123,7 @@ impl Line {
             id,
             owner,
             share,
+            reshape,
             turn,
             ttl,
             note,
@@ -197,6 +141,7 @@ impl Line {
             owner: owner.clone(),
             share: *share,
             wanted: None,
+            reshape: *reshape,
             turn: *turn,
             ttl: *ttl,
             aftermath: *aftermath,
@@ -276,6 +221,7 @@ impl Line {
             owner: Owner::default(),
             share: Share::EXCLUSIVE,
             wanted: None,
+            reshape: 0,
             turn: Turn::Any,
             ttl: TOMBSTONE_LIFE,
             aftermath: Aftermath::NONE,
@@ -319,4 +265,36 @@ impl Line {
         }
         Release::Released
     }
+}
+
+/// What a new tenure gets.
+pub(super) enum Minted {
+    /// The first of so many tokens.
+    Run(Token, u32),
+    /// None, since the proposed one is not above the counter.
+    Refused(State),
+}
+
+/// The tokens of a new tenure.
+pub(super) fn mint(
+    at: Moment,
+    claim: &Claim,
+    tokens: u32,
+    counter: &mut Counter,
+) -> Result<Minted, Overruled> {
+    let wall = at.wall.as_micros();
+    if let Some(proposed) = claim.proposed {
+        return Ok(if counter.accept(wall, proposed) {
+            Minted::Run(proposed, 1)
+        } else {
+            Minted::Refused(State::Refused { counter: counter.token().unwrap_or(proposed) })
+        });
+    }
+    let taken = if crate::fault!("token_per_tenure") {
+        Token::new(1).map(|token| (token, 1))
+    } else {
+        counter.take(wall, claim.seen, tokens)
+    };
+    let (token, tokens) = taken.ok_or(Overruled::NoTokenLeft)?;
+    Ok(Minted::Run(token, tokens))
 }

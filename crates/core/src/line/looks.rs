@@ -10,16 +10,12 @@ impl Line {
         let now = at.boot;
         let live = self.members.iter().filter(|member| member.until > now);
         let (holders, waiters): (Vec<_>, Vec<_>) = live.partition(|member| member.held.is_some());
-        // Nobody may have swept since a lease ran out that leaves the name shut.
-        let lapsed = self.members.iter().filter(|member| member.until <= now);
-        let lapsed = lapsed.filter_map(|member| member.aftermath(member.until)).reduce(Shut::longer);
-        let shut = self.shut.clone().into_iter().chain(lapsed).reduce(Shut::longer);
-        let shut = shut.filter(|shut| shut.until > now);
         Snapshot {
             name: name.clone(),
             holders: holders.into_iter().map(|member| member.entry(now)).collect(),
             waiters: waiters.into_iter().map(|member| member.entry(now)).collect(),
-            closed: shut.map(|shut| shut.closure(now)),
+            // Nobody may have swept since a lease ran out that leaves the name shut.
+            closed: self.shut_at(now).map(|shut| shut.closure(now)),
             cursor: Watch::Any(self.version_at(now)).cursor(),
             server_time: Some(at.wall),
         }
@@ -39,6 +35,8 @@ impl Member {
             id: self.id,
             owner: self.owner.clone(),
             share: self.share,
+            wanted: self.wanted,
+            reshape: self.reshape,
             note: self.note.clone(),
             token: held.map(|held| held.token),
             tenure: held.map_or(0, |held| held.tenure),

@@ -1,9 +1,10 @@
 //! How several claims are judged as one: all or none.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Line, Moment, Overruled};
-use crate::{Claim, Counter, State, Turn};
+use super::{Line, Member, Moment, Overruled, Shut};
+use crate::{BootTime, Claim, ClaimId, Counter, LockName, State, Turn};
 
 /// What several claims came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +33,10 @@ impl Line {
         counter: &mut Counter,
         life: Option<&Arc<str>>,
     ) -> Result<Joint, (usize, Overruled)> {
-        let before: Vec<Self> = pairs.iter().map(|(line, _)| line.clone()).collect();
+        if let Some(index) = named_twice(pairs.iter().map(|(_, claim)| &claim.name)) {
+            return Err((index, Overruled::NamedTwice));
+        }
+        let before: Vec<Before> = pairs.iter().map(|(line, claim)| Before::of(line, claim)).collect();
         let counted = *counter;
         let mut states = Vec::with_capacity(pairs.len());
         let mut failed = None;
@@ -51,10 +55,41 @@ impl Line {
         let Some(answer) = failed else { return Ok(Joint::All(states)) };
         if !crate::fault!("half_of_all_stays") {
             for ((line, _), before) in pairs.iter_mut().zip(before) {
-                *line = before;
+                before.restore(line);
             }
             *counter = counted;
         }
         answer
+    }
+}
+
+/// The first claim, by its place, whose name an earlier one has too: as one step they would exclude each other.
+pub(crate) fn named_twice<'a>(names: impl Iterator<Item = &'a LockName>) -> Option<usize> {
+    let mut seen = HashSet::new();
+    names.into_iter().position(|name| !seen.insert(name))
+}
+
+/// A line as it was, but for the tombstones that one claim cannot touch: a busy name has thousands.
+struct Before {
+    members: Vec<Member>,
+    shut: Option<Shut>,
+    version: u64,
+    tombstones: Vec<(ClaimId, Option<BootTime>)>,
+}
+
+impl Before {
+    fn of(line: &Line, claim: &Claim) -> Self {
+        let Line { members, shut, tombstones, version } = line;
+        let ids = [Some(claim.id), claim.succeeds].into_iter().flatten();
+        let tombstones = ids.map(|id| (id, tombstones.until(id))).collect();
+        Self { members: members.clone(), shut: shut.clone(), version: *version, tombstones }
+    }
+
+    fn restore(self, line: &mut Line) {
+        let Self { members, shut, version, tombstones } = self;
+        (line.members, line.shut, line.version) = (members, shut, version);
+        for (id, until) in tombstones {
+            line.tombstones.put_back(id, until);
+        }
     }
 }

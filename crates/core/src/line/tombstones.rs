@@ -45,6 +45,16 @@ impl Tombstones {
         self.ends.insert((until, id));
     }
 
+    /// Undoes what was buried since it was remembered until then, or not at all.
+    pub(super) fn put_back(&mut self, id: ClaimId, until: Option<BootTime>) {
+        if let Some(now) = self.until.remove(&id) {
+            self.ends.remove(&(now, id));
+        }
+        if let Some(until) = until {
+            self.bury(id, until);
+        }
+    }
+
     /// Forgets what was to be remembered until now.
     pub fn sweep(&mut self, now: BootTime) {
         while let Some((_, id)) = self.ends.first().copied().filter(|(until, _)| *until <= now) {

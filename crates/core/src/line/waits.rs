@@ -1,7 +1,7 @@
 //! Whose turn it is, and when to look again.
 
 use super::{Line, Member};
-use crate::{BootTime, ClaimId, Cursor, Share, Verdict, admit};
+use crate::{BootTime, ClaimId, Cursor, Share, State, Verdict, admit};
 
 /// What a wait waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,9 +108,7 @@ impl Line {
         if mine.held.is_some() {
             return mine.wanted.map_or(Ruling::Ready, |wanted| self.rule_growth(now, index, wanted, wakes));
         }
-        if let Some(shut) = &self.shut
-            && shut.until > now
-        {
+        if let Some(shut) = self.shut_at(now) {
             return Ruling::NotBefore(shut.until.min(mine.until));
         }
         let members = self.members.iter().enumerate();
@@ -130,6 +128,9 @@ impl Line {
     }
 
     fn rule_growth(&self, now: BootTime, index: usize, wanted: Share, wakes: bool) -> Ruling {
+        if let Some(shut) = self.shut_at(now) {
+            return Ruling::NotBefore(shut.until.min(self.members[index].until));
+        }
         let stand = self.other_holders(index, |member| member.until > now);
         if admit(&stand, wanted) == Verdict::Admit && wakes {
             return Ruling::Ready;
@@ -138,26 +139,18 @@ impl Line {
         ends.filter(|until| *until > now).min().map_or(Ruling::NotYet, Ruling::NotBefore)
     }
 
-    fn lapses(&self) -> impl Iterator<Item = BootTime> {
-        let members = self.members.iter().map(|member| member.until);
-        members.chain(self.shut.iter().map(|shut| shut.until))
-    }
-
-    fn next_lapse(&self, now: BootTime) -> Ruling {
-        let next = self.lapses().filter(|until| *until > now).min();
-        next.map_or(Ruling::NotYet, Ruling::NotBefore)
-    }
-
-    /// The version once what has run out is swept. Looking sweeps nothing: by the bare version, who looked at
-    /// a line with a dead holder would be told of that same expiry again and again.
-    pub(super) fn version_at(&self, now: BootTime) -> u64 {
-        self.version + self.lapses().map(|until| u64::from(until <= now)).sum::<u64>()
-    }
-
-    /// From what a claim in this state waits on.
+    /// From what a claim that was answered so waits on.
     #[must_use]
-    pub fn watch(&self, id: ClaimId) -> Watch {
+    pub fn watch(&self, id: ClaimId, answer: &State) -> Watch {
         match self.members.iter().find(|member| member.id == id) {
+            // A try for more, which left no wish.
+            Some(member)
+                if member.held.is_some()
+                    && member.wanted.is_none()
+                    && matches!(answer, State::Waiting { .. } | State::Closed(_)) =>
+            {
+                Watch::Any(self.version)
+            }
             Some(member) if member.held.is_some() && member.wanted.is_none() => Watch::Hold(id),
             Some(_) => Watch::Turn(id),
             None => Watch::Any(self.version),

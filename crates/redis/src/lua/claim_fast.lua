@@ -28,7 +28,8 @@ if ARGV[1] == '1' then
       first = now
     end
     local token = string.format('%.0f', first)
-    local value = table.concat({ARGV[2], 1, token, run, ARGV[6], string.format('%.0f', now), ARGV[7], token, 1,
+    local value = table.concat({ARGV[2], 1, token, run, ARGV[6], string.format('%.0f', now), ARGV[17], ARGV[7],
+      token, 1,
       ARGV[8]}, '|')
     redis.call('SET', KEYS[1], value, 'PX', ARGV[6] - 1)
     redis.call('SET', KEYS[6], '1', 'PX', string.format('%.0f', 2 * ARGV[6] + 9999))

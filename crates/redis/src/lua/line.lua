@@ -22,15 +22,17 @@ local function life_of(key)
   return life < 0 and life or life + 1
 end
 
--- A member of the line is one text: id, turn, share, wanted share, ttl, delay, at_least, since.
+-- A member of the line is one text: id, turn, share, wanted share, ttl, delay, at_least, reshape, since.
 local function id_of(m) return string.sub(m, 1, 32) end
 local function hex(m, from) return tonumber(string.sub(m, from, from + 7), 16) end
 local function take_of(m) return hex(m, 34) end
 local function limit_of(m) return hex(m, 42) end
 local function ttl_of(m) return hex(m, 66) * 1000 end
-local function since_of(m) return tonumber(string.sub(m, 90)) end
-local function member(id, turn, take, of, wtake, wof, ttl, delay, least, since)
-  return string.format('%s%s%08x%08x%08x%08x%08x%08x%08x%.0f', id, turn, take, of, wtake, wof, ttl, delay, least, since)
+local function since_of(m) return tonumber(string.sub(m, 98)) end
+local function reshape_of(m) return hex(m, 90) end
+local function member(c, take, of, since)
+  return string.format('%s%s%08x%08x%08x%08x%08x%08x%08x%08x%.0f', c.id, c.turn, take, of, 0, 0, c.ttl / 1000, c.delay,
+    c.least, c.reshape, since)
 end
 -- What others must leave to it.
 local function claims_of(m)
@@ -39,21 +41,22 @@ local function claims_of(m)
   return take_of(m), limit_of(m)
 end
 -- The same member with another share, and another wish.
-local function reshaped(m, take, of, wtake, wof)
-  return string.sub(m, 1, 33) .. string.format('%08x%08x%08x%08x', take, of, wtake, wof) .. string.sub(m, 66)
+local function reshaped(m, take, of, wtake, wof, reshape)
+  return string.sub(m, 1, 33) .. string.format('%08x%08x%08x%08x', take, of, wtake, wof) .. string.sub(m, 66, 89)
+    .. string.format('%08x', reshape) .. string.sub(m, 98)
 end
 
 local function parse(value)
   if string.sub(value, 33, 33) ~= '|' then return nil end
-  local id, place, first, run, ttl, since, owner, token, count, note =
-    string.match(value, '^(%x+)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|([^|]*)|(%d+)|(%d+)|(.*)$')
+  local id, place, first, run, ttl, since, reshape, owner, token, count, note =
+    string.match(value, '^(%x+)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|([^|]*)|(%d+)|(%d+)|(.*)$')
   if not id then return nil end
   return {id = id, place = tonumber(place), first = tonumber(first), run = tonumber(run), ttl = ttl * 1000,
-    since = tonumber(since), owner = owner, token = tonumber(token), count = tonumber(count), note = note}
+    since = tonumber(since), reshape = tonumber(reshape), owner = owner, token = tonumber(token), count = tonumber(count), note = note}
 end
 local function unparse(p)
-  return table.concat({p.id, num(p.place), num(p.first), num(p.run), num(p.ttl / 1000), num(p.since), p.owner,
-    num(p.token), num(p.count), p.note}, '|')
+  return table.concat({p.id, num(p.place), num(p.first), num(p.run), num(p.ttl / 1000), num(p.since),
+    num(p.reshape), p.owner, num(p.token), num(p.count), p.note}, '|')
 end
 
 local function index_of(list, id)

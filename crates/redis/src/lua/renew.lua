@@ -10,7 +10,7 @@ for at = 1, #KEYS / 2 do
     redis.call('PEXPIRE', key, ttl - 1)
     redis.call('PEXPIRE', KEYS[2 * at], string.format('%.0f', 2 * ttl + 9999))
     if string.sub(stands, -#tenure - 1) ~= '|' .. tenure then
-      local head, old = string.match(stands, '^(%x+|%d+|%d+|%d+|%d+|%d+|[^|]*)|(%d+)|')
+      local head, old = string.match(stands, '^(%x+|%d+|%d+|%d+|%d+|%d+|%d+|[^|]*)|(%d+)|')
       local token, rest = string.match(tenure, '^(%d+)(|.*)$')
       -- One that was sent before the lease got a new token knows the old one only.
       if head and tonumber(old) > tonumber(token) then token = old end

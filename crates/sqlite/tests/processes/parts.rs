@@ -1,6 +1,8 @@
 //! What the other processes do.
 
-use leasehold_core::{Clock, Leave, Release, Store, Turn};
+use std::time::Duration;
+
+use leasehold_core::{Aftermath, Claim, Clock, Leave, Release, Share, Store, Turn};
 
 use crate::stage::{acquire, claim, connection, listen, open, part, say};
 
@@ -17,6 +19,47 @@ async fn player() {
             listen();
             assert_eq!(store.release(&mine.name, mine.id, Leave::Open).await.unwrap(), Release::Released);
             say("released");
+        }
+        // Reads until told otherwise.
+        "read" => {
+            let (store, mine) = (open(path), Claim { share: Share::SHARED, ..claim("a", Turn::Any) });
+            acquire(&store, &mine).await;
+            say("reading");
+            listen();
+            store.release(&mine.name, mine.id, Leave::Open).await.unwrap();
+        }
+        // Reads and wants to write, until told otherwise.
+        "wish" => {
+            let store = open(path);
+            let mine = Claim { share: Share::UPGRADEABLE, ..claim("a", Turn::Any) };
+            acquire(&store, &mine).await;
+            let wish = Claim { share: Share::EXCLUSIVE, reshape: 1, ..mine.clone() };
+            store.claim(&wish).await.unwrap();
+            say("wanting");
+            listen();
+            store.claim(&Claim { reshape: 2, ..mine }).await.unwrap();
+            listen();
+        }
+        // Holds a lease that leaves its name shut if it ends uncleanly: for so many milliseconds.
+        "leaves" => {
+            let [delay, at_least] = [1, 2].map(|at| Duration::from_millis(words[at].parse().unwrap()));
+            let aftermath = Aftermath { delay, at_least };
+            let (store, mine) = (open(path), Claim { aftermath, ..claim("a", Turn::Any) });
+            acquire(&store, &mine).await;
+            say("held");
+            listen();
+        }
+        // Claims several names in one step and releases them, without end.
+        "all" => {
+            let store = open(path);
+            say("working");
+            loop {
+                let claims: Vec<Claim> = words[1].split(' ').map(|text| claim(text, Turn::Now)).collect();
+                store.claim_all(&claims).await.unwrap();
+                for claim in &claims {
+                    store.release(&claim.name, claim.id, Leave::Open).await.unwrap();
+                }
+            }
         }
         // Takes a lease for others, and ends.
         "detach" => {
@@ -66,7 +109,7 @@ async fn player() {
             hog.execute_batch("BEGIN IMMEDIATE").unwrap();
             say("writing");
             listen();
-            std::thread::sleep(std::time::Duration::from_secs(3));
+            std::thread::sleep(Duration::from_secs(3));
             hog.execute_batch("COMMIT").unwrap();
             let again = listen();
             say("ended");

@@ -31,6 +31,7 @@ pub(crate) fn claim(text: &str, turn: Turn) -> Claim {
         id: ClaimId::random().unwrap(),
         owner: Owner { host: "h".into(), pid: std::process::id(), ..Owner::default() },
         share: Share::EXCLUSIVE,
+        reshape: 0,
         turn,
         ttl: Duration::from_secs(30),
         note: Note::NONE,

@@ -17,7 +17,11 @@ fn renew(claim: &Claim, token: Token) -> Renew {
     Renew { claim: std::sync::Arc::new(claim.clone()), tenure }
 }
 
-async fn renewed(store: &SqliteStore, claim: &Claim, token: Token) -> leasehold_core::Result<Renewal> {
+pub(crate) async fn renewed(
+    store: &SqliteStore,
+    claim: &Claim,
+    token: Token,
+) -> leasehold_core::Result<Renewal> {
     store.renew(&[renew(claim, token)]).await.remove(0)
 }
 
@@ -34,7 +38,7 @@ fn mark() -> Mark {
 }
 
 /// As after a reboot, with what a power cut may have taken.
-const REBOOT: &str = "UPDATE state SET boot = 'before'";
+pub(crate) const REBOOT: &str = "UPDATE state SET boot = 'before'";
 
 #[tokio::test]
 async fn a_reboot_ends_leases_and_places_and_keeps_marks_and_closures() {
@@ -155,7 +159,7 @@ async fn a_removed_file_is_noticed_too() {
 }
 
 /// Copies the database as somebody would who stopped everything first.
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     sql(from, "PRAGMA wal_checkpoint(TRUNCATE)");
     std::fs::copy(from, to).unwrap();
 }
