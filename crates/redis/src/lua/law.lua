@@ -222,7 +222,12 @@ function DO.grant(c, v)
   local place = mine and tonumber(redis.call('ZSCORE', P, waiters[mine])) or (#waiters + #holders == 0 and 1 or next_place())
   -- Only a claim that has waited may have died while nobody looked.
   local lasting = mine and math.min(c.ttl, SHORT) or c.ttl
-  if mine then withdraw(mine) end
+  if mine then
+    -- What it stood there with goes on.
+    local m = waiters[mine]
+    c.reshape, c.delay, c.least = reshape_of(m), hex(m, 74), hex(m, 82)
+    withdraw(mine)
+  end
   hold(c, place, c.take, c.of, first, run, lasting)
   return granted(first, run, lasting)
 end
@@ -330,6 +335,8 @@ function DO.succeed(c, v)
   end
   freed = was
   hold(c, place, c.take, c.of, first, run, c.ttl)
+  -- The name may have been taken for longer by whom it succeeds.
+  if old and not plain then mark() end
   bury(c.old_x, ttl + TOMB)
   return granted(first, run, c.ttl)
 end

@@ -164,7 +164,8 @@ end
 
 local function sweep()
   local out = redis.call('ZRANGEBYSCORE', U, '-inf', num(now), 'WITHSCORES')
-  local ends = {}
+  local ends, order = {}, {}
+  for at, m in ipairs(holders) do order[id_of(m)] = at end
   for at = 1, #out, 2 do
     local id, till = out[at], tonumber(out[at + 1])
     local holds, waits = index_of(holders, id), index_of(waiters, id)
@@ -178,7 +179,7 @@ local function sweep()
         local over = end_of(m, till)
         if over > math.max(till, now) then
           local owner = string.match(redis.call('HGET', I, id) or '', '^([^|]*)|') or ''
-          table.insert(ends, {over, hex(m, 74) * 1000 + hex(m, 82) * 1000, owner .. '|'})
+          table.insert(ends, {over, hex(m, 74) * 1000 + hex(m, 82) * 1000, owner .. '|', order[id]})
         end
         drop_holder(holds)
       end
@@ -188,6 +189,7 @@ local function sweep()
       redis.call('ZREM', U, id)
     end
   end
+  table.sort(ends, function(a, b) return a[4] < b[4] end)
   for _, one in ipairs(ends) do keep_shut(one[1], one[2], one[3]) end
   if #ends > 0 then mark() end
   if shut and shut.till <= now then
