@@ -43,6 +43,8 @@ pub(crate) struct Account {
     pub(crate) started: Option<(BootTime, u64)>,
     pub(crate) ran: Option<Duration>,
     pub(crate) status: Option<ExitStatus>,
+    /// Its time was over, and it was stopped: `--at-most`.
+    pub(crate) cut_short: bool,
     pub(crate) skipped: Option<Skipped>,
     /// The slot, and whether it is done as far as is known.
     pub(crate) slot: Option<(String, bool)>,
@@ -64,6 +66,7 @@ impl Account {
                 Code::NOT_STARTED => "not_started",
                 _ => "error",
             },
+            (Ok(_), Some(_)) if self.cut_short => "at_most",
             (Ok(exit::OK), Some(_)) => "ok",
             (Ok(_), Some(_)) => "failed",
             (Ok(_), None) => "signalled",
@@ -73,7 +76,7 @@ impl Account {
     /// What kind of record it makes, if any: of what never came to a decision there is none.
     pub(crate) fn kind(&self, result: &Result<u8, Failure>) -> Option<RecordKind> {
         match self.outcome(result) {
-            "ok" | "failed" | "lost" | "not_started" => Some(RecordKind::Run),
+            "ok" | "failed" | "at_most" | "lost" | "not_started" => Some(RecordKind::Run),
             "skipped" | "busy" | "timed_out" => Some(RecordKind::Skip),
             _ => None,
         }
@@ -138,12 +141,14 @@ mod tests {
     #[test]
     fn each_end_has_its_word_and_its_record() {
         let ended = |raw| Account { status: Some(ExitStatus::from_raw(raw)), ..Account::default() };
+        let cut_short = Account { cut_short: true, ..ended(0) };
         let skipped = Account { skipped: Some(Skipped::Done), ..Account::default() };
         let fails = |code| Err(Failure::new(code, 1, "x"));
         for (account, result, outcome, kind) in [
             (ended(0), Ok(0), "ok", Some(RecordKind::Run)),
             (ended(7 << 8), Ok(7), "failed", Some(RecordKind::Run)),
             (ended(9), Ok(137), "failed", Some(RecordKind::Run)),
+            (cut_short, Ok(124), "at_most", Some(RecordKind::Run)),
             (ended(0), fails(Code::LOST), "lost", Some(RecordKind::Run)),
             (skipped, Ok(0), "skipped", Some(RecordKind::Skip)),
             (Account::default(), fails(Code::BUSY), "busy", Some(RecordKind::Skip)),

@@ -15,7 +15,7 @@ use crate::options::Once;
 use crate::overdue;
 use crate::pause;
 use crate::plan::Plan;
-use crate::supervise::Ended;
+use crate::supervise::{Ended, Why};
 use crate::talk::Talk;
 use crate::{exit, human};
 
@@ -117,7 +117,8 @@ impl<'a> Beside<'a> {
     /// Makes the mark of the slot; answers the one that stands already.
     async fn mark(&self, client: &Leasehold) -> Result<Option<Mark>> {
         let (Some(once), Some(slot)) = (self.once(), self.slot.clone()) else { return Ok(None) };
-        let text = json!({"v": 1, "period": once.period.to_string(), "tz": once.zone_name}).to_string();
+        let text =
+            json!({"v": 1, "period": once.period.to_string(), "tz": once.zone.to_string()}).to_string();
         let mark = Mark {
             kind: MarkKind::Once,
             name: books::full(client, &self.plan.name)?,
@@ -175,6 +176,7 @@ impl<'a> Beside<'a> {
         let mut account = self.account.borrow_mut();
         account.ran = account.started.map(|(start, _)| self.clock.now().since(start));
         account.status = Some(ended.status);
+        account.cut_short = matches!(ended.stopped, Some((Why::AtMost, _)));
     }
 
     /// What follows from how the command ended, while the lease still holds.
@@ -203,7 +205,8 @@ impl<'a> Beside<'a> {
         let ran = started.map_or(Duration::MAX, |(start, _)| self.clock.now().since(start));
         let left = options.at_least.saturating_sub(ran);
         if left.is_zero() || (code != exit::OK && options.on_fail == OnFail::Release) {
-            return lease.release().await;
+            // Not shut at all, or somebody else may try: `at_least` has been dealt with.
+            return lease.unused().release().await;
         }
         self.account.borrow_mut().shut = Some(left);
         lease.release_closed(left, &format!("at-least {}", exact(options.at_least))).await

@@ -59,7 +59,7 @@ pub(crate) async fn show(client: &Leasehold, plan: &Plan, clock: &Clock, talk: T
         let wall = human::utc(clock.wall_micros()).unwrap_or_default();
         rows.push((
             "once",
-            format!("{}: {slot} {done} (by this host's clock, {wall}, zone {})", once.period, once.zone_name),
+            format!("{}: {slot} {done} (by this host's clock, {wall}, zone {})", once.period, once.zone),
         ));
     }
     rows.push(("command", human::command_line(plan.command.iter().map(std::ffi::OsString::as_os_str))));
@@ -95,6 +95,9 @@ fn time_line(plan: &Plan) -> String {
     if !at_least.is_zero() {
         text.push_str(&format!(" --at-least {}", exact(at_least)));
     }
+    if let Some(at_most) = plan.at_most {
+        text.push_str(&format!(" --at-most {}", exact(at_most)));
+    }
     let renewals = [1, 2].map(|times| format!("{:.1}s", (third * times).as_secs_f64())).join(" ");
     text.push_str("\n\n");
     let mut line = |when: &str, what: &str| text.push_str(&format!("{when:>12}  {what}\n"));
@@ -112,6 +115,10 @@ fn time_line(plan: &Plan) -> String {
     line(&after(zero.after(ttl)), "the lease ends; only now can anybody else enter");
     if !at_least.is_zero() {
         line(&exact(at_least), "earliest that others may enter, even if the command took less");
+    }
+    if let Some(at_most) = plan.at_most {
+        let then = format!("SIGTERM, SIGKILL {} later, exit {}", exact(grace), crate::exit::AT_MOST);
+        line(&exact(at_most), &then);
     }
     text
 }

@@ -34,6 +34,12 @@ impl Past {
     pub(crate) fn ok(&self) -> bool {
         self.outcome == "ok"
     }
+
+    /// How it ended, as people read it: `failed`, `lost`, `not started`, `at-most`.
+    pub(crate) fn words(&self) -> String {
+        // Written as the flag that did it.
+        if self.outcome == "at_most" { "at-most".to_owned() } else { self.outcome.replace('_', " ") }
+    }
 }
 
 /// A run that ended well.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::config::{Config, Scope, StoreChoice, Wait, exact};
+use leasehold::config::{Config, OnFail, Scope, StoreChoice, Wait, exact};
 use leasehold::{
     Builder, Clock, Code, Error, Lease, Leasehold, Op, Reach, Result, Scheme, StoreError, StoreErrorKind,
 };
@@ -84,6 +84,10 @@ pub(crate) async fn acquire(client: &Leasehold, plan: &Plan) -> Result<Lease> {
     let Plan { name, ttl, grace, wait, fair, note, .. } = plan;
     // Whatever of the command lives keeps others out, also when everything that watched it was killed.
     let mut lock = client.lock(name).ttl(*ttl).grace(*grace).anchored();
+    // Who ends his run himself says how long it stays shut; this is for a run that cannot, since it was killed.
+    if plan.options.on_fail == OnFail::Hold && client.capabilities().aftermath {
+        lock = lock.at_least(plan.options.at_least);
+    }
     if let Some(note) = note.text() {
         lock = lock.note(note);
     }

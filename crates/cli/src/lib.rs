@@ -15,7 +15,7 @@
 //! | the end of somebody else's lease | `breaking` |
 //! | what a command may ask of the `run` around it | `sock` (answers), `ask` (questions), `nested` |
 //! | what the library is asked | `hold`; of marks and records `books` |
-//! | `--once`, `--at-least`, reports | `options` (flags), `beside` (deeds), `slots` (arithmetic), `account` |
+//! | `--once`, `--at-least`, reports | `options` (flags), `beside` (deeds), `account` |
 //!
 //! # What this command does not do
 //!
@@ -62,7 +62,6 @@ mod script_args;
 mod settings;
 mod show;
 mod signals;
-mod slots;
 mod sock;
 mod supervise;
 mod sys;

@@ -63,8 +63,7 @@ fn past(past: &Past) -> String {
         return format!("ok {took}");
     }
     let code = past.code.map_or_else(String::new, |code| format!("exit {code}, "));
-    let what = if past.outcome == "failed" { "FAILED".to_owned() } else { past.outcome.to_uppercase() };
-    format!("{} {took} ({code}{})", what.replace('_', " "), past.host)
+    format!("{} {took} ({code}{})", past.words().to_uppercase(), past.host)
 }
 
 /// What is said of a lock that nobody holds.

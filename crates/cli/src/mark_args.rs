@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use leasehold::config::parse_duration;
-use leasehold::{Code, ConfigError};
-
-use crate::slots::Period;
+use leasehold::{Code, ConfigError, Period};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PauseArgs {

@@ -4,14 +4,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use jiff::tz::TimeZone;
 use leasehold::config::{LockSettings, OnFail, OnceAfter, Origin, Setting, parse_duration};
-use leasehold::{Code, ConfigError};
+use leasehold::{Code, ConfigError, Period, Zone};
 
 use crate::exit;
 use crate::failure::Failure;
 use crate::report::Report;
-use crate::slots::{self, Period};
 
 /// The zone of periods unless another is asked for.
 pub(crate) const DEFAULT_ZONE: &str = "UTC";
@@ -67,9 +65,7 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Once {
     pub(crate) period: Period,
-    pub(crate) zone: TimeZone,
-    /// As it was written.
-    pub(crate) zone_name: String,
+    pub(crate) zone: Zone,
     pub(crate) after: OnceAfter,
     pub(crate) keep: Duration,
 }
@@ -121,12 +117,12 @@ impl Once {
         };
         let zone_name = tz.or(file.tz.as_ref().map(|setting| setting.value.clone()));
         let zone_name = zone_name.unwrap_or_else(|| DEFAULT_ZONE.to_owned());
-        let zone = match (slots::zone(&zone_name), &file.tz) {
+        let zone = match (zone_name.parse(), &file.tz) {
             (Err(error), Some(setting)) if setting.value == zone_name => return Err(wrong(setting, error)),
             (zone, _) => zone?,
         };
         let keep = period.keep();
-        Ok(Some(Self { period, zone, zone_name, after: OnceAfter::Success, keep }))
+        Ok(Some(Self { period, zone, after: OnceAfter::Success, keep }))
     }
 
     /// The slot that this wall clock is in.
@@ -163,5 +159,5 @@ fn not_zero(text: &str, message: &str, help: &str) -> Result<Duration, ConfigErr
 }
 
 fn known_zone(text: &str) -> Result<String, ConfigError> {
-    slots::zone(text).map(|_| text.to_owned())
+    text.parse::<Zone>().map(|_| text.to_owned())
 }

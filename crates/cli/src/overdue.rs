@@ -53,7 +53,13 @@ fn text(name: &LockName, overdue: &Overdue, busy: Option<&Busy>, clock: &Clock) 
         }
         (None, Some(past)) => {
             let code = past.code.map_or_else(String::new, |code| format!(" with {code}"));
-            rows.push(("likely", format!("it fails: the last run ({}) {}{code}", past.host, past.outcome)));
+            let how = match past.outcome.as_str() {
+                "at_most" => "was stopped by --at-most".to_owned(),
+                "lost" => "lost its lease".to_owned(),
+                "not_started" => "could not be started".to_owned(),
+                _ => format!("{}{code}", past.words()),
+            };
+            rows.push(("likely", format!("it fails: the last run ({}) {how}", past.host)));
             rows.push(("do", format!("leasehold status {name}")));
         }
         (None, None) => rows.push(("do", format!("leasehold status {name}"))),
@@ -95,5 +101,13 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
+        let how = |outcome: &str| {
+            let past = Past { outcome: outcome.to_owned(), code: None, ms: 9000, host: "web-3".to_owned() };
+            let mut history = overdue.history.clone();
+            history.recent = vec![past];
+            super::text(&name, &Overdue { limit: overdue.limit, history }, None, &Clock::frozen())
+        };
+        assert!(how("at_most").contains("the last run (web-3) was stopped by --at-most\n"));
+        assert!(how("lost").contains("the last run (web-3) lost its lease\n"));
     }
 }

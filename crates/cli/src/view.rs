@@ -1,12 +1,11 @@
 //! A lock as the read commands show it: its state in one word, and the JSON that is stable within its version.
 
-use leasehold::{Clock, Entry, Holder, Leasehold, Mark, Reach, Share, Snapshot};
+use leasehold::{Clock, Entry, Holder, Leasehold, Mark, Period, Reach, Share, Snapshot, Zone};
 use serde_json::{Value, json};
 
 use crate::books::Look;
 use crate::human::{millis, utc};
 use crate::options::Once;
-use crate::slots::{self, Period};
 
 /// The word for the state of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +63,7 @@ fn kind(snapshot: &Snapshot) -> Option<&'static str> {
     let share = snapshot.holders.first().or(snapshot.waiters.first())?.share;
     Some(match share {
         Share::EXCLUSIVE => "mutex",
-        Share::SHARED => "rwlock",
+        Share::SHARED | Share::UPGRADEABLE => "rwlock",
         _ => "semaphore",
     })
 }
@@ -127,7 +126,7 @@ pub(crate) fn slot(look: &Look, once: Option<&Once>) -> Option<Slot> {
         None => {
             let text: Value = serde_json::from_str(&look.marks.first()?.text).ok()?;
             let period: Period = text["period"].as_str()?.parse().ok()?;
-            let zone = slots::zone(text["tz"].as_str()?).ok()?;
+            let zone: Zone = text["tz"].as_str()?.parse().ok()?;
             (period.to_string(), period.slot(wall, &zone))
         }
     };

@@ -90,7 +90,8 @@ fn step(dice: &mut fastrand::Rng, may: &Capabilities, hurry: u32) -> Step {
             let turn = if dice.u8(..4) == 0 { Turn::Now } else { Turn::Any };
             Step::Reshape { slot, share: some_share(dice, may), turn, newer: dice.u8(..5) > 0 }
         }
-        0..50 => Step::Again(slot),
+        // Also what a store cannot do.
+        15..50 => Step::Again(slot),
         50..60 => Step::Renew((0..dice.usize(1..4)).map(|_| dice.usize(..SLOTS)).collect()),
         60..72 => {
             let shuts = may.closing && dice.u8(..6) == 0;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    BootTime, Claim, Clock, Cursor, Leave, PLACE_LIFE, Queueing, Renewal, Share, Shares, State, Store, Token,
-    Turn,
+    BootTime, Claim, Clock, Cursor, Leave, PLACE_LIFE, Queueing, Renewal, Share, Shares, State, Store,
+    Together, Token, Turn,
 };
 
 use crate::bench::{Bench, name};
@@ -117,7 +117,13 @@ enum Outcome {
 
 impl Task<'_> {
     async fn run(mut self) -> Check {
-        for number in 1..=CLAIMS {
+        let mut numbers = 1..=CLAIMS;
+        while let Some(number) = numbers.next() {
+            if self.bench.offer.capabilities.together && self.dice.u8(..6) == 0 {
+                let numbers: Vec<u64> = [number].into_iter().chain(numbers.next()).collect();
+                self.several(&numbers).await?;
+                continue;
+            }
             let claim = self.some_claim()?;
             let outcome = self.acquire(number, &claim).await?;
             match outcome {
@@ -129,6 +135,58 @@ impl Task<'_> {
             }
         }
         self.recorder.fault(self.number, &format!("{} mishaps in all", self.store.befell()));
+        Ok(())
+    }
+
+    /// Claims several names in one step, each under a number of its own.
+    async fn several(&mut self, numbers: &[u64]) -> Check {
+        let mut claims = Vec::new();
+        for (_, (text, permits)) in numbers.iter().zip(NAMES) {
+            let share = if permits == 0 { Share::EXCLUSIVE } else { Share::permits(1, permits)? };
+            let claim = Claim { share, turn: Turn::Now, ttl: self.ttl, ..self.bench.claim(&name(text)?) };
+            claims.push(claim);
+        }
+        // In either order, as two programs that know nothing of each other would.
+        if self.dice.bool() {
+            claims.reverse();
+        }
+        let mut held = None;
+        for attempt in 1..=self.dice.u32(1..12) {
+            for (number, claim) in numbers.iter().zip(&claims) {
+                self.recorder.asked(self.number, *number, attempt, claim);
+            }
+            let sent = self.clock.now();
+            let polls = self.drops();
+            match perhaps_dropped(polls, self.store.claim_all(&claims)).await {
+                Some(Ok(Together::All(standings))) => {
+                    held = Some((sent, standings));
+                    break;
+                }
+                Some(Ok(Together::None { index, standing })) => {
+                    self.wait(&claims[index], &standing.cursor).await
+                }
+                Some(Err(_)) | None => self.recorder.fault(self.number, "mishap to several claims"),
+            }
+        }
+        let mut until = self.clock.now();
+        for (at, number) in numbers.iter().enumerate() {
+            let state = held.as_ref().map(|(sent, standings)| (*sent, &standings[at].state));
+            match state {
+                Some((sent, State::Granted(grant)))
+                    if self.clock.now() < Self::valid_until(sent, grant.ttl) =>
+                {
+                    let valid_until = Self::valid_until(sent, grant.ttl);
+                    self.tell(*number, Happened::Granted { token: grant.token, valid_until });
+                    until = self.clock.now().after(self.ttl.mul_f64(self.dice.f64() / 4.0)).min(valid_until);
+                }
+                Some((_, State::Granted(_))) | None => self.tell(*number, Happened::GaveUp),
+                Some((_, other)) => return Err(Failure::new(format!("all are granted, but {other:?}"))),
+            }
+        }
+        self.clock.sleep_until(until).await;
+        for (number, claim) in numbers.iter().zip(&claims) {
+            self.give_back(*number, claim).await;
+        }
         Ok(())
     }
 

@@ -87,6 +87,16 @@ impl Busy {
         }
     }
 
+    /// What to do about it.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        if self.holder.as_ref().is_some_and(|holder| holder.is_you) {
+            "if it is the same piece of work, pass its lease along or take the lock in a scope; else wait longer"
+        } else {
+            "wait longer, or ask its holder"
+        }
+    }
+
     /// Nothing but the name: the holder could not be asked for.
     #[must_use]
     pub fn unknown(name: LockName, ahead: Option<u32>) -> Self {

@@ -38,6 +38,8 @@ codes! {
     NOT_STARTED = 41;
     /// A `run` around this one holds the same lock.
     NESTED = 42;
+    /// A scope that holds part of a name and asks for more of it.
+    GROW = 43;
     /// Nobody has finished well for too long.
     OVERDUE = 51;
     /// A token that is not the holder's any more.

@@ -61,7 +61,7 @@ impl Error {
     #[must_use]
     pub fn help(&self) -> Option<String> {
         match self {
-            Self::Busy(_) | Self::TimedOut { .. } => Some("wait longer, or ask its holder".to_owned()),
+            Self::Busy(busy) | Self::TimedOut { busy, .. } => Some(busy.help().to_owned()),
             Self::Lost(_) => Some("the work may be half done; acquire a new lease to go on".to_owned()),
             Self::Store(error) => error.help.clone(),
             Self::Unsupported(error) => error.help.clone(),

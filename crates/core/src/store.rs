@@ -50,16 +50,20 @@ use crate::{
 /// 14. **Different sizes are refused**: permits of 3 and permits of 5 on one name are an error for the later.
 /// 15. **Looking changes nothing**: [`inspect`](Store::inspect) and [`list`](Store::list) leave no trace.
 /// 16. **Several at once are all or none**: [`claim_all`](Store::claim_all) grants every claim in one step, or
-///     leaves nothing of any behind; asked again it repeats the grants.
+///    leaves nothing of any behind, no place either; asked again it repeats the grants. Two of one name are refused.
 /// 17. **A held claim that is stated with another share changes it**, under the same id and without a gap. Less is
-///     granted at once, under the same token. More waits until the other holders leave room, ahead of every waiter
-///     and newcomer, and gets a new token; stating the held share again gives up the wish. Only a share that
-///     excludes its own kind may grow, so no two ever wait for each other; any other is refused.
+///    granted at once, under the same token. More waits until the other holders leave room and the name is not shut,
+///    ahead of every waiter and newcomer, and gets a new token and no more time; stating the held share again gives up
+///    the wish, and a try leaves none. Only a share that excludes its own kind may grow, so no two ever wait for each
+///    other; any other is refused. What [`Claim::reshape`](crate::Claim::reshape) says is older than what was executed
+///    changes nothing. What does not hold keeps the share that it was stated with.
 /// 18. **A lease goes to another owner without ever being free**: a claim that [succeeds](crate::Claim::succeeds) a
-///     held one takes its place and share, with a new token and the full ttl; the old id is spent from then on. Of a
-///     claim that holds nothing there is nothing to take over: the answer is [`State::Spent`](crate::State::Spent).
+///    held one, and states its share, takes its place, with a new token and the full ttl; the old id is spent from
+///    then on, and a place in line that the heir had is gone. Of a claim that holds nothing there is nothing to take
+///    over: the answer is [`State::Spent`](crate::State::Spent), for good.
 /// 19. **An unclean end may leave the name shut** ([`Aftermath`](crate::Aftermath)): a lease that ran out or whose
-///     holder died, never one that was given back.
+///    holder died, never one that was given back or went to another owner. It is seen by who looks, and its end heard
+///    of, before anybody has asked for the name.
 ///
 /// # How it is called
 ///
@@ -83,11 +87,13 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync + 'static {
     async fn claim(&self, claim: &Claim) -> Result<Standing>;
 
     /// States several claims, for different names, in one step: all are granted, or none is and nothing is left
-    /// behind, whatever their turn.
+    /// behind, whatever their turn. The standing of the one that was in the way can be waited on. No claims at all are
+    /// granted.
     ///
     /// # Errors
     ///
-    /// As [`claim`](Self::claim); and a store that cannot do it for these names answers that it is not supported.
+    /// As [`claim`](Self::claim); when two of them are for one name; and a store that cannot do it for these names
+    /// answers that it is not supported.
     ///
     /// # Cancel safety
     ///

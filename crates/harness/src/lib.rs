@@ -6,7 +6,11 @@ use std::path::PathBuf;
 
 pub mod fight;
 pub mod handover;
+pub mod once;
+pub mod proxy;
 pub mod puppet;
+pub mod resource;
+pub mod servers;
 
 use puppet::Trouble;
 

@@ -80,7 +80,7 @@ impl Puppet {
         Ok(puppet)
     }
 
-    /// Tells it something: `acquire NAME TTL_MS [fair]`, `try NAME TTL_MS`, `release`, `check`, `fork-check` ..
+    /// Tells it something: `acquire NAME TTL_MS [fair] [at-least=MS]`, `try NAME TTL_MS`, `release`, `check`, `fork-check` ..
     ///
     /// # Errors
     ///

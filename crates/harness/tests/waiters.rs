@@ -193,3 +193,22 @@ async fn an_anchored_lease_outlasts_its_ttl_as_long_as_a_child_of_its_killed_hol
     assert!(granted.at > ended, "freed under a living child");
     assert!(granted.at.since(ended) < COST, "{:?}", granted.at.since(ended));
 }
+
+#[tokio::test]
+async fn a_killed_holder_leaves_a_name_shut_that_was_to_be_held_at_least_so_long() {
+    let stage = Stage::new();
+    let (mut one, mut two) = (stage.puppet().await, stage.puppet().await);
+    let granted = one.ask("acquire x 60000 at-least=3000", "granted").await.unwrap();
+    one.kill().await.unwrap();
+    let client = leasehold::Leasehold::connect(&stage.url()).await.unwrap();
+    while !client.inspect("x").await.unwrap().holders.is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    two.ask("try x 1000", "busy").await.unwrap();
+    assert!(client.inspect("x").await.unwrap().closed.is_some());
+    let next = two.ask("acquire x 1000", "granted").await.unwrap();
+    let after = next.at.since(granted.at);
+    assert!(after >= Duration::from_millis(2900), "{after:?}");
+    assert!(next.token().unwrap() > granted.token().unwrap());
+    client.close().await.unwrap();
+}

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use leasehold_core::{Leave, Result};
+use leasehold_core::{Leave, Result, Turn, fault};
 
 use crate::client::Client;
 use crate::engine::{Command, Request};
 use crate::hold::Hold;
 use crate::lease::Lease;
+use crate::nesting::{Asker, ScopeMark};
 use crate::terms::Terms;
 use crate::ticket::Ticket;
 
@@ -24,6 +25,9 @@ pub(crate) struct Acquire {
     terms: Arc<Terms>,
     wait: Option<Duration>,
     wants_busy: bool,
+    scope: Option<ScopeMark>,
+    /// Who asks, once it has asked.
+    asker: Option<Arc<Asker>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,21 +42,42 @@ impl Acquire {
     pub(crate) fn new(client: Arc<Client>, terms: Terms, wait: Option<Duration>, wants_busy: bool) -> Self {
         let seq = client.next_seq();
         let (ticket, terms) = (Ticket::new(), Arc::new(terms));
-        Self { client, stage: Stage::New, ticket, seq, terms, wait, wants_busy }
+        let (scope, asker) = (None, None);
+        Self { client, stage: Stage::New, ticket, seq, terms, wait, wants_busy, scope, asker }
     }
 
-    fn ask(&self) -> Result<()> {
+    /// Has it asked for by a scope.
+    pub(crate) fn of(mut self, scope: ScopeMark) -> Self {
+        self.scope = Some(scope);
+        self
+    }
+
+    fn ask(&mut self, context: &Context<'_>) -> Result<()> {
+        let Terms { name, share, .. } = &*self.terms;
+        let scope = self.scope.take();
+        let (asker, waits_for_itself) = Asker::now(context.waker(), &self.client, name, *share, scope);
+        if waits_for_itself && !fault!("waits_for_itself") {
+            // The run around this holds the name until its work ends, and this is part of that work. It is tried, so
+            // that the store and nobody else says who has it.
+            self.terms = Arc::new(Terms { turn: Turn::Now, ..(*self.terms).clone() });
+            (self.wait, self.wants_busy) = (None, true);
+        }
+        let asker = self.asker.insert(Arc::new(asker)).clone();
         self.client.send(Command::Acquire(Request {
             seq: self.seq,
             ticket: self.ticket.clone(),
             terms: self.terms.clone(),
             wait: self.wait,
             wants_busy: self.wants_busy,
+            asker,
         }))
     }
 
     fn finish(&mut self, answer: Result<Arc<Hold>>) -> Poll<Result<Lease>> {
         self.stage = Stage::Done;
+        if let (Ok(hold), Some(asker)) = (&answer, self.asker.take()) {
+            hold.asked_by(asker);
+        }
         Poll::Ready(answer.map(|hold| Lease::new(hold, self.client.clone())))
     }
 }
@@ -62,7 +87,7 @@ impl Future for Acquire {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if self.stage == Stage::New {
-            if let Err(error) = self.ask() {
+            if let Err(error) = self.ask(context) {
                 return self.finish(Err(error));
             }
             self.stage = Stage::Asked;
@@ -82,6 +107,7 @@ impl Drop for Acquire {
         let (tell, hold) = self.ticket.abandon();
         // An engine that has ended has nothing to give back.
         if let Some(hold) = hold {
+            hold.was_idle();
             drop(self.client.send(Command::Release { hold, leave: Leave::Open, reply: None }));
         }
         if tell {

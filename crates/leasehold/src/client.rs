@@ -4,15 +4,19 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
-use leasehold_core::{Capabilities, Clock, Code, ConfigError, LockName, Op, Owner, Result, Snapshot, Store};
+use leasehold_core::{
+    Capabilities, Clock, Code, ConfigError, LockName, Op, Owner, Reach, Result, Snapshot, Store,
+};
 use tokio::sync::oneshot;
 
 use crate::builder::Builder;
 use crate::config::{Config, Overrides};
 use crate::engine::{self, Command, Engine, Handle, Settings};
+use crate::event::Event;
 use crate::janitor;
 use crate::lock::Lock;
 use crate::open::Opened;
@@ -77,6 +81,33 @@ impl Client {
         })
     }
 
+    pub(crate) fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// The store, for people.
+    pub(crate) fn store_name(&self) -> &str {
+        &self.store_name
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.settings.clock
+    }
+
+    /// Whether the two are certainly of one store. Stores within a process are called alike, and need not be the same.
+    pub(crate) fn shares_store_with(&self, other: &Self) -> bool {
+        let alike = self.store_name == other.store_name && self.capabilities.reach != Reach::Process;
+        alike || Arc::ptr_eq(&self.store, &other.store)
+    }
+
+    /// Tells everybody who listens, on the client's own thread.
+    pub(crate) fn tell(&self, event: Event) {
+        // A client that was closed tells nobody any more.
+        drop(
+            self.send(Command::Run(Box::new(move |engine| async move { engine.emit(&event) }.boxed_local()))),
+        );
+    }
+
     pub(crate) fn next_seq(&self) -> u64 {
         self.seq.fetch_add(1, Ordering::Relaxed)
     }
@@ -118,6 +149,14 @@ impl Client {
             async move { drop(reply.send(work.await)) }.boxed_local()
         })))?;
         answer.await.map_err(|_| janitor::ended())
+    }
+
+    /// Waits on the engine's thread: no public future touches a timer of the user's runtime.
+    pub(crate) async fn pause(&self, lasting: Duration) -> Result<()> {
+        let wait = move |engine: Rc<Engine>| {
+            async move { engine.clock.sleep_until(engine.clock.now().after(lasting)).await }.boxed_local()
+        };
+        self.on_engine(wait).await
     }
 
     /// Runs something with the store on the engine's thread, within the client's timeout.

@@ -14,11 +14,14 @@ use leasehold_core::{
     StoreError, StoreErrorKind, Token, Turn,
 };
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::event::{self, Event, Observer};
 use crate::hold::Hold;
 use crate::janitor::Janitor;
+use crate::knots::{self, Knots};
 use crate::local;
+use crate::nesting::Asker;
 use crate::party::{Party, Stage, Waiter};
 use crate::pursuit;
 use crate::terms::Terms;
@@ -26,9 +29,9 @@ use crate::ticket::Ticket;
 use crate::watchdog::Watchdog;
 
 /// How long a "no" may take to find out who has it.
-const BUSY_DEADLINE: Duration = Duration::from_millis(250);
+pub(crate) const BUSY_DEADLINE: Duration = Duration::from_millis(250);
 /// How long a claim may be under way, by the store's clock, before it is no longer executed.
-const CLAIM_UNDER_WAY: Duration = Duration::from_secs(5);
+pub(crate) const CLAIM_UNDER_WAY: Duration = Duration::from_secs(5);
 
 /// What the engine is asked from outside.
 pub(crate) enum Command {
@@ -68,6 +71,7 @@ pub(crate) struct Request {
     pub(crate) terms: Arc<Terms>,
     pub(crate) wait: Option<Duration>,
     pub(crate) wants_busy: bool,
+    pub(crate) asker: Arc<Asker>,
 }
 
 /// How commands reach the engine.
@@ -118,6 +122,7 @@ fn serve(settings: Settings, store: Arc<dyn Store>, mut commands: mpsc::Unbounde
     local.block_on(&runtime, async move {
         let engine = Rc::new_cyclic(|me| Engine::new(settings, store, me.clone()));
         let watch = tokio::task::spawn_local(engine.clone().watch());
+        let knots = tokio::task::spawn_local(knots::watch(engine.clone()));
         let mut closing = None;
         while let Some(command) = commands.recv().await {
             if let Command::Close { reply } = command {
@@ -131,10 +136,12 @@ fn serve(settings: Settings, store: Arc<dyn Store>, mut commands: mpsc::Unbounde
         while let Ok(command) = commands.try_recv() {
             engine.clone().obey(command);
         }
+        engine.closing.cancel();
         engine.turn_all_away().await;
         engine.janitor.idle(&engine.clock, engine.settings.timeout).await;
         let closed = engine.store.close().await;
         watch.abort();
+        knots.abort();
         if let Some(reply) = closing {
             drop(reply.send(closed));
         }
@@ -153,6 +160,9 @@ pub(crate) struct Engine {
     pub(crate) settings: Settings,
     pub(crate) watchdog: Watchdog,
     pub(crate) janitor: Janitor,
+    /// Cancelled when the client is being closed: whoever waits for a store gives up.
+    pub(crate) closing: CancellationToken,
+    pub(crate) knots: Knots,
     /// The parties that may be joined, by name.
     lines: RefCell<HashMap<LockName, Rc<Party>>>,
     /// Those who stand alone, by the number of their acquire.
@@ -173,6 +183,8 @@ impl Engine {
             clock: settings.clock.clone(),
             watchdog: Watchdog::new(settings.clock.clone()),
             janitor: Janitor::default(),
+            closing: CancellationToken::new(),
+            knots: Knots::default(),
             lines: RefCell::default(),
             singles: RefCell::default(),
             seen: Cell::default(),
@@ -205,7 +217,7 @@ impl Engine {
     }
 
     fn acquire(self: Rc<Self>, request: Request) {
-        let Request { seq, ticket, terms, wait, wants_busy } = request;
+        let Request { seq, ticket, terms, wait, wants_busy, asker } = request;
         let joins = terms.share == Share::EXCLUSIVE && terms.turn != Turn::Now;
         let name = terms.name.clone();
         let party = if joins {
@@ -226,7 +238,8 @@ impl Engine {
             .abort_handle()
         });
         let asked = self.clock.now();
-        party.join(Waiter { seq, ticket, terms, asked, wait, wants_busy }, deadline);
+        party.join(Waiter { seq, ticket, terms, asked, wait, wants_busy, asker }, deadline);
+        self.knots.somebody_waits();
         if party.stage.get() == Stage::Idle {
             self.go_on(&party);
         }
@@ -245,6 +258,12 @@ impl Engine {
         } else {
             self.singles.borrow_mut().retain(|_, other| !Rc::ptr_eq(other, party));
         }
+    }
+
+    /// Who waits, of all parties.
+    pub(crate) fn waiting(&self) -> Vec<Waiter> {
+        let (lines, singles) = (self.lines.borrow(), self.singles.borrow());
+        lines.values().chain(singles.values()).flat_map(|party| party.waiting()).collect()
     }
 
     /// Ends every pursuit, and returns once each has handed what it stated to the janitor: a place that nobody
@@ -268,10 +287,18 @@ impl Engine {
         // The answer is awaited below, so the deadline task must not stop itself by leaving.
         party.leave_at_deadline(seq);
         let trouble = party.trouble.borrow().clone();
+        let unheard = party.stage.get() == Stage::Pursuing && !party.heard.get();
         let answer = match trouble {
             // The store did not answer when last asked: "busy" would be a guess.
             Some(error) => error,
-            None => Error::TimedOut { waited, busy: Box::new(self.busy(&party.name, None).await) },
+            None => match self.look(&party.name, None).await {
+                // Nor has it ever, and not now either.
+                Err(_) if unheard => self.no_answer(Op::Claim, Some(&party.name), waited),
+                busy => {
+                    let busy = busy.unwrap_or_else(|_| Busy::unknown(party.name.clone(), None));
+                    Error::TimedOut { waited, busy: Box::new(busy) }
+                }
+            },
         };
         // His future may have been dropped meanwhile.
         drop(waiter.ticket.answer(Err(answer)));
@@ -279,10 +306,12 @@ impl Engine {
 
     /// Who has a name, as far as can be found out quickly.
     pub(crate) async fn busy(&self, name: &LockName, ahead: Option<u32>) -> Busy {
-        match self.call(Op::Inspect, Some(name), BUSY_DEADLINE, self.store.inspect(name)).await {
-            Ok(snapshot) => Busy::from_snapshot(&snapshot, ahead, &self.settings.owner),
-            Err(_) => Busy::unknown(name.clone(), ahead),
-        }
+        self.look(name, ahead).await.unwrap_or_else(|_| Busy::unknown(name.clone(), ahead))
+    }
+
+    async fn look(&self, name: &LockName, ahead: Option<u32>) -> Result<Busy> {
+        let snapshot = self.call(Op::Inspect, Some(name), BUSY_DEADLINE, self.store.inspect(name)).await?;
+        Ok(Busy::from_snapshot(&snapshot, ahead, &self.settings.owner))
     }
 
     /// Asks the store, for at most `deadline`. What is not answered by then has an unknown outcome.

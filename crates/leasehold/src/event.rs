@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold_core::{Error, LockName, LostReason, Op, Token};
+use leasehold_core::{Error, LockName, LostReason, Op, Share, Token};
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -26,6 +26,15 @@ pub enum Event {
         waited: Duration,
         /// For how long it holds without a renewal.
         remaining: Duration,
+    },
+    /// A lease takes more or less than before: a reader became the writer, or a writer a reader.
+    Reshaped {
+        /// The lock.
+        name: LockName,
+        /// The fencing token from now on: a new one if it takes more.
+        token: Token,
+        /// What it takes now.
+        share: Share,
     },
     /// A renewal was answered.
     Renewed {
@@ -85,6 +94,36 @@ pub enum Event {
         /// What went wrong.
         error: Error,
     },
+    /// Whoever waits for a lock has very likely taken it himself: the same task did, or it waits inside a `run` that
+    /// holds it. Told once for a wait of more than a second. Unless that lease was moved to another task, which the
+    /// library cannot see, the wait never ends: pass the lease along, or take the lock in a [scope](crate::Scope).
+    WaitsForItself {
+        /// The lock.
+        name: LockName,
+        /// The token of the lease that is waited for.
+        token: Token,
+        /// For how long that lease has been held.
+        held: Duration,
+    },
+    /// Scopes and runs of this process wait for each other in a circle. Told once for each circle, after a second.
+    /// Unless one of them gives up, none of them goes on: take the locks in one order everywhere, or all at once, or
+    /// wait for a bounded time.
+    Deadlock {
+        /// Each of them, in the order in which they wait: each waits for what the next one holds, and the last for
+        /// what the first holds.
+        circle: Vec<Stuck>,
+    },
+    /// A store could not be reached, and what would have run under a lease goes on without one, or under one from
+    /// another store, as its lock was told to ([`Lock::or_open`](crate::Lock::or_open),
+    /// [`Lock::or_else`](crate::Lock::or_else)).
+    WithoutStore {
+        /// The lock.
+        name: LockName,
+        /// Why the store could not be used.
+        error: Error,
+        /// The store that was asked instead, if one was; `None` when nothing keeps others out.
+        instead: Option<String>,
+    },
     /// A store was asked something.
     Asked {
         /// What.
@@ -96,6 +135,25 @@ pub enum Event {
         /// What went wrong, if anything.
         error: Option<Error>,
     },
+}
+
+/// One of those who wait for each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stuck {
+    /// Who: `scope request-8c1f`, `run of account:17`.
+    pub who: String,
+    /// What it holds, for which the one before waits.
+    pub holds: LockName,
+    /// What it waits for.
+    pub waits_for: LockName,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { who, holds, waits_for } = self;
+        write!(f, "{who} holds {holds} and waits for {waits_for}")
+    }
 }
 
 /// Listens to a client.
@@ -127,6 +185,7 @@ pub(crate) fn trace(event: &Event) {
         Event::Acquired { name, token, waited, .. } => {
             tracing::debug!(%name, %token, waited_ms = ms(waited), "acquired");
         }
+        Event::Reshaped { name, token, share } => tracing::debug!(%name, %token, %share, "reshaped"),
         Event::Renewed { name, token, remaining } => {
             tracing::trace!(%name, %token, remaining_ms = ms(remaining), "renewed");
         }
@@ -141,6 +200,24 @@ pub(crate) fn trace(event: &Event) {
             tracing::debug!(%name, %token, held_ms = ms(held), handed_on, "released");
         }
         Event::ReleaseFailed { name, error } => tracing::warn!(%name, %error, "release failed, retrying"),
+        Event::WaitsForItself { name, token, held } => tracing::warn!(
+            %name, %token, held_ms = ms(held),
+            "this wait never ends if the lease was not moved to another task: the same task took it; pass the lease \
+             along, or take the lock in a scope"
+        ),
+        Event::Deadlock { circle } => {
+            let circle = circle.iter().map(Stuck::to_string).collect::<Vec<_>>().join("; ");
+            tracing::error!(
+                circle,
+                "deadlock: take the locks in one order everywhere, or all at once, or wait for a bounded time"
+            );
+        }
+        Event::WithoutStore { name, error, instead: Some(store) } => {
+            tracing::warn!(%name, %error, store, "the store cannot be used: asking another one");
+        }
+        Event::WithoutStore { name, error, instead: None } => {
+            tracing::warn!(%name, %error, "the store cannot be used: going on WITHOUT a lease");
+        }
         Event::Asked { op, name, took, error } => {
             let (name, error) = (name.as_ref().map(LockName::as_str), error.as_ref().map(Error::to_string));
             tracing::trace!(%op, name, took_us = micros(took), error, "asked");

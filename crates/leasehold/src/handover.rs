@@ -26,6 +26,8 @@ use crate::lease::Lease;
 pub struct LeaseTicket {
     pub(crate) claim: Claim,
     pub(crate) tenure: Tenure,
+    /// Whether its holder has stopped using it, so that somebody else may take it over.
+    pub(crate) given: bool,
 }
 
 /// How a ticket is written.
@@ -37,15 +39,18 @@ struct Written {
     share: (u32, u32),
     reshape: u32,
     ttl_ns: u64,
+    delay_ns: u64,
+    at_least_ns: u64,
     anchored: bool,
+    given: bool,
     note: String,
     tenure: u32,
     token: u64,
 }
 
 impl LeaseTicket {
-    pub(crate) fn new(claim: &Claim, tenure: &Tenure) -> Self {
-        Self { claim: claim.clone(), tenure: tenure.clone() }
+    pub(crate) fn new(claim: &Claim, tenure: &Tenure, given: bool) -> Self {
+        Self { claim: claim.clone(), tenure: tenure.clone(), given }
     }
 
     /// The ticket of a holder, as it is looked at.
@@ -55,7 +60,7 @@ impl LeaseTicket {
         let (id, owner) = (entry.id, entry.owner.clone());
         let shape = (entry.share, entry.reshape);
         let claim = claim(name.clone(), id, owner, shape, entry.ttl, entry.note.clone(), false);
-        Some(Self { claim, tenure })
+        Some(Self { claim, tenure, given: false })
     }
 
     /// What is locked.
@@ -79,7 +84,9 @@ impl LeaseTicket {
     /// The ticket as bytes, for a pipe to a process of the same version.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Claim { name, id, owner, share, reshape, turn: _, ttl, note: _, anchored, .. } = &self.claim;
+        let Claim { name, id, owner, share, reshape, turn: _, ttl, note: _, anchored, aftermath, .. } =
+            &self.claim;
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let Owner { host, user, pid, program, tag } = owner.clone();
         let written = Written {
             name: name.to_string(),
@@ -87,8 +94,11 @@ impl LeaseTicket {
             owner: (host, user, pid, program, tag),
             share: (share.take(), share.of()),
             reshape: *reshape,
-            ttl_ns: u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX),
+            ttl_ns: nanos(*ttl),
+            delay_ns: nanos(aftermath.delay),
+            at_least_ns: nanos(aftermath.at_least),
             anchored: *anchored,
+            given: self.given,
             note: self.tenure.note.text().unwrap_or("").to_owned(),
             tenure: self.tenure.count,
             token: self.tenure.token.get(),
@@ -105,7 +115,8 @@ impl LeaseTicket {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let wrong = || ConfigError::new("this is not the ticket of a lease, or one of another version");
         let written: Written = serde_json::from_slice(bytes).map_err(|_| wrong())?;
-        let Written { name, id, owner, share, reshape, ttl_ns, anchored, note, tenure, token } = written;
+        let Written { name, id, owner, share, reshape, ttl_ns, delay_ns, at_least_ns, .. } = written;
+        let Written { anchored, given, note, tenure, token, .. } = written;
         let (host, user, pid, program, tag) = owner;
         let owner = Owner { host, user, pid, program, tag };
         let share = Share::from_parts(share.0, share.1).map_err(|_| wrong())?;
@@ -113,8 +124,10 @@ impl LeaseTicket {
         let token = Token::new(token).ok_or_else(wrong)?;
         let (name, id) = (LockName::parse(&name)?, ClaimId::from_bytes(id));
         let ttl = Duration::from_nanos(ttl_ns);
+        let (delay, at_least) = (Duration::from_nanos(delay_ns), Duration::from_nanos(at_least_ns));
         let claim = claim(name, id, owner, (share, reshape), ttl, note.clone(), anchored);
-        Ok(Self { claim, tenure: Tenure { count: tenure, token, note } })
+        let claim = Claim { aftermath: Aftermath { delay, at_least }, ..claim };
+        Ok(Self { claim, tenure: Tenure { count: tenure, token, note }, given })
     }
 }
 
@@ -139,12 +152,17 @@ impl Leasehold {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`](crate::Error::Lost) when the store no longer knows it, and a store that cannot be asked.
+    /// [`Error::Lost`](crate::Error::Lost) when the store no longer knows it, a store that cannot be asked, and a
+    /// ticket from [`Lease::hand_over`]: that lease waits to be [taken over](Self::take_over).
     ///
     /// # Cancel safety
     ///
     /// It may have been renewed once.
     pub async fn resume(&self, ticket: LeaseTicket) -> Result<Lease> {
+        if ticket.given {
+            let message = format!("the lease of {} is being handed over to another owner", ticket.name());
+            return Err(ConfigError::new(message).help("take it over instead of resuming it").into());
+        }
         let adopt = move |engine: Rc<Engine>| {
             async move { crate::watchdog::adopt(&engine, ticket).await }.boxed_local()
         };
@@ -249,10 +267,15 @@ mod tests {
             Owner { host: "h".into(), user: "u".into(), pid: 7, program: "p".into(), tag: "t".into() };
         let (name, id) = (LockName::parse("a \"b\"").unwrap(), ClaimId::random().unwrap());
         let note = Note::parse("job #1").unwrap();
-        let claim = claim(name, id, owner, Share::EXCLUSIVE, Duration::from_millis(1500), note.clone(), true);
-        let ticket = LeaseTicket { claim, tenure: Tenure { count: 3, token: Token::new(99).unwrap(), note } };
+        let claim =
+            claim(name, id, owner, (Share::EXCLUSIVE, 4), Duration::from_millis(1500), note.clone(), true);
+        let aftermath = Aftermath { delay: Duration::from_secs(2), at_least: Duration::from_secs(9) };
+        let claim = Claim { aftermath, ..claim };
+        let tenure = Tenure { count: 3, token: Token::new(99).unwrap(), note };
+        let ticket = LeaseTicket { claim, tenure, given: true };
         let back = LeaseTicket::from_bytes(&ticket.to_bytes()).unwrap();
-        assert_eq!((&back.claim, &back.tenure), (&ticket.claim, &ticket.tenure));
+        let LeaseTicket { claim, tenure, given } = &ticket;
+        assert_eq!((&back.claim, &back.tenure, back.given), (claim, tenure, *given));
         assert!(LeaseTicket::from_bytes(b"{}").is_err());
         assert!(!format!("{ticket:?}").contains(&format!("{id:?}")));
     }

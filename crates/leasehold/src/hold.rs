@@ -1,11 +1,16 @@
 //! What a lease and the engine share: until when it holds, and what became of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{BootTime, Clock, LockName, Lost, LostReason, Token};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use crate::nesting::Asker;
+use crate::pulse::Pulse;
+use crate::shape::Shape;
 
 /// Where a lease stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,7 +37,8 @@ pub(crate) struct Hold {
     /// Tells tenures of one client apart.
     pub(crate) id: u64,
     pub(crate) name: LockName,
-    pub(crate) token: Token,
+    /// What it takes, and under which token.
+    pub(crate) shape: Shape,
     pub(crate) ttl: Duration,
     pub(crate) owner_id: String,
     pub(crate) since: BootTime,
@@ -43,6 +49,14 @@ pub(crate) struct Hold {
     until: AtomicU64,
     /// Set once the acquire has returned it: what nobody took is not renewed.
     taken: AtomicBool,
+    /// The future that it waits with for others, if it does.
+    pulse: Mutex<Option<Arc<Pulse>>>,
+    /// Since when somebody has worked under it, as far as may be: what is held while others are waited for is not.
+    begun: AtomicU64,
+    /// Set by a holder under whose lease nothing was done: it need not keep the name shut.
+    idle: AtomicBool,
+    /// Who took it, where an acquire did.
+    asker: OnceLock<Arc<Asker>>,
     news: watch::Sender<News>,
     cancelled: CancellationToken,
 }
@@ -52,7 +66,7 @@ impl Hold {
     pub(crate) fn new(
         id: u64,
         name: LockName,
-        token: Token,
+        shape: Shape,
         ttl: Duration,
         owner_id: String,
         since: BootTime,
@@ -63,7 +77,7 @@ impl Hold {
         Self {
             id,
             name,
-            token,
+            shape,
             ttl,
             owner_id,
             since,
@@ -71,6 +85,10 @@ impl Hold {
             pid: std::process::id(),
             until: AtomicU64::new(until.as_nanos()),
             taken: AtomicBool::new(false),
+            pulse: Mutex::default(),
+            begun: AtomicU64::new(since.as_nanos()),
+            idle: AtomicBool::new(false),
+            asker: OnceLock::new(),
             news: watch::Sender::new(news),
             cancelled: CancellationToken::new(),
         }
@@ -100,7 +118,12 @@ impl Hold {
         if self.clock.now() >= self.until() {
             return Err(self.end(LostReason::Expired));
         }
-        Ok(self.token)
+        Ok(self.token())
+    }
+
+    /// The token of the present tenure; it rises when the lease grows.
+    pub(crate) fn token(&self) -> Token {
+        self.shape.token()
     }
 
     /// Prolongs it, unless it has ended or its time is up: a lost lease never comes back to life, even if the
@@ -172,11 +195,54 @@ impl Hold {
         self.cancelled.clone()
     }
 
+    /// Remembers who took it.
+    pub(crate) fn asked_by(&self, asker: Arc<Asker>) {
+        // A hold is taken once.
+        drop(self.asker.set(asker));
+    }
+
+    /// Who took it, where an acquire did.
+    pub(crate) fn asker(&self) -> Option<&Arc<Asker>> {
+        self.asker.get()
+    }
+
     pub(crate) fn take(&self) {
         self.taken.store(true, Ordering::SeqCst);
     }
 
+    pub(crate) fn was_idle(&self) {
+        self.idle.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::SeqCst)
+    }
+
+    /// Ties it to a future that waits for others with it.
+    pub(crate) fn follow(&self, pulse: &Arc<Pulse>) {
+        self.begun.store(u64::MAX, Ordering::SeqCst);
+        *self.pulse.lock().unwrap_or_else(PoisonError::into_inner) = Some(pulse.clone());
+    }
+
+    /// Unties it: all are held.
+    pub(crate) fn begin(&self) {
+        self.begun.store(self.clock.now().as_nanos(), Ordering::SeqCst);
+        *self.pulse.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// From when on it counts how long it is held; `None` while others are waited for with it.
+    pub(crate) fn begun(&self) -> Option<BootTime> {
+        Some(self.begun.load(Ordering::SeqCst)).filter(|begun| *begun != u64::MAX).map(BootTime::from_nanos)
+    }
+
+    /// Whether somebody wants it renewed: it was taken, and the future that has it, if one still has, was polled in so
+    /// long a time.
+    pub(crate) fn is_wanted(&self, within: Duration) -> bool {
+        let pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.is_taken() && pulse.is_none_or(|pulse| pulse.shows_life(within))
     }
 }

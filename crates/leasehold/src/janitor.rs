@@ -32,6 +32,15 @@ pub(crate) struct Janitor {
 }
 
 impl Janitor {
+    /// Counts it as under way until it is done.
+    pub(crate) async fn sees_to<T>(&self, work: impl Future<Output = T>) -> T {
+        self.open.set(self.open.get() + 1);
+        let done = work.await;
+        self.open.set(self.open.get() - 1);
+        self.done.notify_waiters();
+        done
+    }
+
     /// Returns once nothing is under way, after `most` at the latest.
     pub(crate) async fn idle(&self, clock: &Clock, most: Duration) {
         let until = clock.now().after(most);

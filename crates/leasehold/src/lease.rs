@@ -15,6 +15,7 @@ use crate::engine::{Command, Engine};
 use crate::handover::LeaseTicket;
 use crate::hold::{Hold, LeaseState};
 use crate::janitor;
+use crate::scope::{Counted, End};
 
 /// The proof that a lock is held: renewed in the background from birth, lost loudly, given back by
 /// [`release`](Lease::release) or on drop.
@@ -42,11 +43,48 @@ pub struct Lease {
     hold: Arc<Hold>,
     client: Arc<Client>,
     released: bool,
+    /// Set if it is one of several leases of this hold.
+    counted: Option<Counted>,
 }
 
 impl Lease {
     pub(crate) fn new(hold: Arc<Hold>, client: Arc<Client>) -> Self {
-        Self { hold, client, released: false }
+        Self { hold, client, released: false, counted: None }
+    }
+
+    /// Makes it one of several of its hold.
+    pub(crate) fn counted(mut self, counted: Counted) -> Self {
+        self.counted = Some(counted);
+        self
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// Takes it out of the count of its scope. Gives the way in which its hold is to end, if it was the last.
+    fn leave(&mut self, end: End) -> Option<End> {
+        match self.counted.take() {
+            Some(counted) => counted.leave(&self.hold, end),
+            None => Some(end),
+        }
+    }
+
+    /// Ends this lease without ending its hold, which has gone elsewhere; nobody of its scope enters it any more.
+    pub(crate) fn forget(mut self) {
+        self.released = true;
+        if let Some(counted) = self.counted.take() {
+            counted.forget(&self.hold);
+        }
+    }
+
+    /// What it shares with the engine, and the way there.
+    pub(crate) fn parts(&self) -> (&Arc<Hold>, &Arc<Client>) {
+        (&self.hold, &self.client)
     }
 
     /// What is locked, with its namespace.
@@ -56,10 +94,10 @@ impl Lease {
     }
 
     /// The fencing token. It stays readable after the loss, for logs; what belongs before a write is
-    /// [`check`](Self::check).
+    /// [`check`](Self::check). An [`upgrade`](Self::upgrade) brings a new one.
     #[must_use]
     pub fn token(&self) -> Token {
-        self.hold.token
+        self.hold.token()
     }
 
     /// Who holds it, as others read it: `host/pid/tag`.
@@ -178,6 +216,13 @@ impl Lease {
         self.give_back(Leave::Open).await
     }
 
+    /// Says that nothing was done under it: when it is given back others get in at once, although it was asked for
+    /// with [`at_least`](crate::Lock::at_least).
+    pub fn unused(self) -> Self {
+        self.hold.was_idle();
+        self
+    }
+
     /// Gives it back and keeps the name shut for `lasting`: nobody gets in before that, not even we. `note` says why
     /// to those who look.
     ///
@@ -202,6 +247,14 @@ impl Lease {
         }
         // Time that ran out unnoticed must not be reported as a good release.
         let stands = self.hold.check();
+        let leave = match self.leave(End::GiveBack(leave)) {
+            Some(End::GiveBack(leave)) => leave,
+            Some(End::Keep) => {
+                self.let_go();
+                return stands.map(drop).map_err(Into::into);
+            }
+            None => return stands.map(drop).map_err(Into::into),
+        };
         let (reply, answer) = oneshot::channel();
         self.client.send(Command::Release { hold: self.hold.clone(), leave, reply: Some(reply) })?;
         let answer = answer.await.map_err(|_| janitor::ended())?;
@@ -228,11 +281,18 @@ impl Lease {
 
     /// Lets go of it without giving it back: it is renewed no longer, and runs to the end of its ttl unless
     /// somebody [resumes](crate::Leasehold::resume) it.
+    ///
+    /// One of several leases of a [scope](crate::Scope) has the hold kept once the last of them goes.
     pub fn keep(mut self) {
         self.released = true;
-        let hold = self.hold.clone();
+        if self.leave(End::Keep).is_some() {
+            self.let_go();
+        }
+    }
+
+    fn let_go(&self) {
         // A client that was closed renews nothing.
-        drop(self.client.send(Command::Keep { hold }));
+        drop(self.client.send(Command::Keep { hold: self.hold.clone() }));
     }
 }
 
@@ -241,8 +301,14 @@ impl Drop for Lease {
         if self.released || self.hold.is_forked() || fault!("no_release_on_drop") {
             return;
         }
-        // A client that was closed has given back what it could.
-        drop(self.client.send(Command::Release { hold: self.hold.clone(), leave: Leave::Open, reply: None }));
+        match self.leave(End::GiveBack(Leave::Open)) {
+            // A client that was closed has given back what it could.
+            Some(End::GiveBack(leave)) => {
+                drop(self.client.send(Command::Release { hold: self.hold.clone(), leave, reply: None }));
+            }
+            Some(End::Keep) => self.let_go(),
+            None => {}
+        }
     }
 }
 

@@ -22,7 +22,16 @@
 //! | open a store | [`Leasehold::connect`], [`Leasehold::memory`] |
 //! | do something under a lock | [`Lock::run`], [`Lock::run_within`], [`Lock::try_run`] |
 //! | hold a lock by hand | [`Lock::acquire`], [`Lock::acquire_within`], [`Lock::try_acquire`] |
+//! | let many read and one write | [`Leasehold::rwlock`], [`Lease::upgrade`], [`Lease::downgrade`] |
+//! | let at most so many in at once | [`Leasehold::semaphore`], [`Lock::permits`] |
+//! | hold several locks, all or none | [`Leasehold::lock_all`] |
+//! | take again what you have | [`Leasehold::scope`] |
+//! | go on without the store, knowingly | [`Lock::or_open`], [`Lock::or_else`] |
+//! | move to another name or store | [`Lock::and`] |
+//! | give a lease to another process | [`Lease::hand_over`], [`Leasehold::take_over`] |
 //! | know that it still holds | [`Lease::check`], [`Lease::ensure`], [`Lease::lost`] |
+//! | have one leader of many | [`Leasehold::election`] |
+//! | do something once, whoever comes first | [`Leasehold::once`], [`Leasehold::once_per`] |
 //! | protect what you write to | [`Lease::token`] |
 //! | listen to what happens | [`Observer`], `tracing` |
 //!
@@ -44,29 +53,56 @@ mod acquire;
 mod builder;
 mod client;
 pub mod config;
+mod election;
 mod engine;
 mod event;
+mod gather;
 mod handover;
 mod hold;
 mod janitor;
+mod knots;
+mod leader;
 mod lease;
+mod lease_set;
 mod local;
 mod lock;
+mod lock_all;
+mod marks;
+mod migrate;
+mod nesting;
+mod once;
 mod open;
 mod owner;
 mod party;
+mod patience;
+mod period;
+mod policy;
+mod proof;
+mod pulse;
 mod pursuit;
+mod reshape;
+mod rwlock;
+mod scope;
+mod semaphore;
+mod shape;
+mod succession;
+mod term;
 mod terms;
 mod ticket;
 mod timer;
+mod together;
+mod upgrade;
 mod watchdog;
 
 pub use builder::Builder;
 pub use client::{AsyncLedger, Leasehold};
-pub use event::{Event, Observer};
+pub use election::{AfterTerm, Election};
+pub use event::{Event, Observer, Stuck};
 pub use handover::LeaseTicket;
 pub use hold::LeaseState;
+pub use leader::LeaderWatch;
 pub use lease::Lease;
+pub use lease_set::LeaseSet;
 pub use leasehold_core::{
     BootTime, Busy, Capabilities, Clock, Closure, Code, ConfigError, Effect, Entry, Error, Expiry, Fencing,
     Holder, Ledger, LockName, Lost, LostReason, Mark, MarkKind, MarkOutcome, MemoryStore, Minting, NameError,
@@ -74,6 +110,15 @@ pub use leasehold_core::{
     Shares, Snapshot, Store, StoreError, StoreErrorKind, StoreUrl, Token, Unsupported, UrlError, Wake, fault,
 };
 pub use lock::{Lock, Outcome};
+pub use lock_all::LockAll;
+pub use migrate::{Both, LeasePair};
+pub use once::{Once, OnceOutcome, OnceRun, Remembered};
+pub use period::{Period, Zone};
+pub use policy::{Backed, BackedLock, Held, OpenLock, OpenRun};
+pub use rwlock::RwLock;
+pub use scope::Scope;
+pub use succession::HandOver;
+pub use term::Term;
 
 /// Runs the example of a documentation page.
 #[doc(hidden)]

@@ -37,9 +37,9 @@ pub(crate) fn release(
     let lost = hold.reason();
     let held = engine.clock.now().since(hold.since);
     hold.end(LostReason::Released);
-    let leave = at_least(engine, &tenancy, leave);
+    let leave = if hold.is_idle() { leave } else { at_least(engine, &tenancy, leave) };
     if lost.is_none() && leave == Leave::Open && hand_on(engine, &tenancy) {
-        engine.emit(&Event::Released { name: hold.name.clone(), token: hold.token, held, handed_on: true });
+        engine.emit(&Event::Released { name: hold.name.clone(), token: hold.token(), held, handed_on: true });
         return answer(reply, Ok(()));
     }
     let (engine, hold) = (engine.clone(), hold.clone());
@@ -50,7 +50,7 @@ pub(crate) fn release(
         if lost.is_none() && outcome.is_ok() {
             engine.emit(&Event::Released {
                 name: hold.name.clone(),
-                token: hold.token,
+                token: hold.token(),
                 held,
                 handed_on: false,
             });

@@ -1,19 +1,23 @@
 //! The description of a mutex, and the verbs that acquire it.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use leasehold_core::{
-    Aftermath, Busy, ConfigError, Error, LockName, NameError, Note, NoteError, Result, Share, Turn,
+    Aftermath, Busy, ConfigError, Error, LockName, Lost, NameError, Note, NoteError, Result, Share, Turn,
 };
 
 use crate::acquire::Acquire;
 use crate::client::Client;
 use crate::config::{Config, DEFAULT_TTL};
 use crate::lease::Lease;
+use crate::nesting;
+use crate::proof::Proof;
+use crate::scope::Scope;
 use crate::terms::{self, Terms};
 
 /// Describes a lock: a name, a ttl, a note. It holds nothing, and may be used any number of times.
@@ -39,6 +43,8 @@ pub struct Lock {
     fair: bool,
     anchored: bool,
     aftermath: Aftermath,
+    /// By whom it is to be taken, if by a scope.
+    pub(crate) scope: Option<Scope>,
     /// Why it cannot be asked for, as far as the configuration says.
     refused: Option<ConfigError>,
 }
@@ -66,6 +72,7 @@ impl Lock {
             fair: false,
             anchored: false,
             aftermath: Aftermath::NONE,
+            scope: None,
             refused: None,
         }
     }
@@ -144,6 +151,11 @@ impl Lock {
         self
     }
 
+    /// The share that it takes, if that can be asked for.
+    pub(crate) fn share(&self) -> &Result<Share, ConfigError> {
+        &self.share
+    }
+
     /// Keeps the name shut for this long should the lease end without being given back: it ran out, or the holder
     /// died. Defaults to no time. For what is protected by a lock and cannot check [`Lease::token`]: writes of the
     /// last holder that are still under way arrive before the next one starts. (Chubby and Consul call it lock-delay.)
@@ -159,7 +171,16 @@ impl Lock {
         self
     }
 
-    fn terms(&self, now: bool) -> Result<Terms> {
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// The name, with its namespace.
+    pub(crate) fn full_name(&self) -> Result<&LockName> {
+        self.name.as_ref().map_err(|error| error.clone().into())
+    }
+
+    pub(crate) fn terms(&self, now: bool) -> Result<Terms> {
         let bad_note = |error: &NoteError| {
             ConfigError::new(error.to_string()).help("shorten the note to one plain line")
         };
@@ -181,12 +202,17 @@ impl Lock {
             anchored: self.anchored,
             aftermath: self.aftermath,
             note: self.note.as_ref().map_err(bad_note)?.clone(),
+            succeeds: None,
         })
     }
 
     async fn ask(&self, wait: Option<Duration>, now: bool, wants_busy: bool) -> Result<Lease> {
         let terms = self.terms(now)?;
-        Acquire::new(self.client.clone(), terms, wait, wants_busy).await
+        match &self.scope {
+            // Boxed, so that those who use no scope do not carry its state in each of their futures.
+            Some(scope) => Box::pin(scope.acquire(&self.client, terms, wait, wants_busy)).await,
+            None => Acquire::new(self.client.clone(), terms, wait, wants_busy).await,
+        }
     }
 
     /// Waits for the lock as long as it takes.
@@ -278,6 +304,10 @@ impl Lock {
     /// Waits for the lock, works, and gives it back. If the lease is lost the work is stopped: its future is
     /// dropped where it stands.
     ///
+    /// An acquire of the same name inside the work would wait for itself. It does not wait, however it was asked:
+    /// it is [`Error::Busy`], which says that it is you. Work that needs the lock twice passes the lease along, or
+    /// takes it in a [scope](crate::Scope).
+    ///
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire), and [`Error::Lost`] if the work was stopped. A release that fails is logged
@@ -332,29 +362,48 @@ impl Lock {
 }
 
 /// Works under a lease until the work is done or the lease is lost.
-async fn run_under<T>(lease: Lease, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T> {
-    let done = {
-        // The loss comes first: work that ended in the very moment of the loss is not vouched for.
-        let lost = pin!(lease.lost());
-        let work = pin!(work(&lease));
-        match first_of(lost, work).await {
-            Either::Left(lost) => Err(lost),
-            Either::Right(value) => Ok(value),
-        }
-    };
-    match done {
-        Err(lost) => Err(lost.into()),
-        Ok(value) => {
-            let (name, token) = (lease.name().clone(), lease.token());
-            if let Err(error) = lease.release().await {
-                tracing::warn!(%name, %token, %error, "the work is done, but its lease could not be given back");
-            }
-            Ok(value)
-        }
+pub(crate) async fn run_under<P: Proof, T>(proof: P, work: impl AsyncFnOnce(&P) -> T) -> Result<T> {
+    let value = work_under(&proof.leases(), work(&proof)).await?;
+    give_back(proof).await;
+    Ok(value)
+}
+
+/// Works until the work is done or one of the leases is lost; then the work is dropped where it stands.
+pub(crate) async fn work_under<T>(leases: &[&Lease], work: impl Future<Output = T>) -> Result<T, Lost> {
+    // The loss comes first: work that ended in the very moment of the loss is not vouched for.
+    let lost = pin!(first_lost(leases));
+    let work = pin!(nesting::polled_under(leases, work));
+    match select(lost, work).await {
+        Either::Left((lost, _)) => Err(lost),
+        Either::Right((value, _)) => Ok(value),
     }
 }
 
-async fn first_of<A: Future + Unpin, B: Future + Unpin>(a: A, b: B) -> Either<A::Output, B::Output> {
+/// Returns once one of them is lost; never, if there are none.
+pub(crate) async fn first_lost(leases: &[&Lease]) -> Lost {
+    let mut lost: Vec<_> = leases.iter().map(|lease| Box::pin(lease.lost())).collect();
+    poll_fn(|context| {
+        let mut polls = lost.iter_mut().map(|lost| lost.as_mut().poll(context));
+        polls.find(Poll::is_ready).unwrap_or(Poll::Pending)
+    })
+    .await
+}
+
+/// Gives a proof back after the work: a failure does not hide what the work returned.
+pub(crate) async fn give_back(proof: impl Proof) {
+    let told = proof.leases().first().map(|lease| (lease.name().clone(), lease.token().get()));
+    if let Err(error) = proof.release().await {
+        let (name, token) = told.unzip();
+        let name = name.as_ref().map(LockName::as_str);
+        tracing::warn!(name, token, %error, "the work is done, but its lease could not be given back");
+    }
+}
+
+/// The output of whichever is done first, looking at `a` first; the other one is dropped.
+pub(crate) async fn first_of<A: Future + Unpin, B: Future + Unpin>(
+    a: A,
+    b: B,
+) -> Either<A::Output, B::Output> {
     match select(a, b).await {
         Either::Left((a, _)) => Either::Left(a),
         Either::Right((b, _)) => Either::Right(b),

@@ -9,6 +9,7 @@ use leasehold_core::{BootTime, Error, LockName};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use crate::nesting::Asker;
 use crate::terms::Terms;
 use crate::ticket::Ticket;
 
@@ -24,6 +25,7 @@ pub(crate) struct Waiter {
     pub(crate) wait: Option<Duration>,
     /// Whether a "no" should say who has it.
     pub(crate) wants_busy: bool,
+    pub(crate) asker: Arc<Asker>,
 }
 
 /// What the party does.
@@ -48,6 +50,8 @@ pub(crate) struct Party {
     moved: Notify,
     /// The last failure of the store that no good answer has followed.
     pub(crate) trouble: RefCell<Option<Error>>,
+    /// Whether the store has answered at all since the present pursuit began.
+    pub(crate) heard: Cell<bool>,
 }
 
 impl Party {
@@ -59,6 +63,7 @@ impl Party {
             line: RefCell::default(),
             moved: Notify::new(),
             trouble: RefCell::default(),
+            heard: Cell::new(true),
         }
     }
 
@@ -113,6 +118,12 @@ impl Party {
             let moved = line.remove(index);
             line.extend(moved);
         }
+    }
+
+    /// Who waits.
+    pub(crate) fn waiting(&self) -> Vec<Waiter> {
+        let line = self.line.borrow();
+        line.iter().map(|(waiter, _)| waiter).filter(|waiter| waiter.ticket.is_waiting()).cloned().collect()
     }
 
     /// How many wait.

@@ -5,24 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Busy, Claim, ClaimId, Cursor, Error, Grant, Leave, Op, PLACE_LIFE, Result, Standing, State, Tenure, Turn,
-    fault,
+    Busy, Claim, ClaimId, Cursor, Error, Grant, Leave, Lost, LostReason, Op, PLACE_LIFE, Result, Standing,
+    State, Tenure, Turn, fault,
 };
 
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::janitor;
 use crate::party::{Party, Stage, Waiter};
-use crate::terms;
+use crate::patience::Patience;
+use crate::terms::{self, Terms};
 use crate::watchdog::Tenancy;
 
 /// How many tokens to reserve when several tasks of this process want the name.
 const RUN: u32 = 101;
 /// How often a waiter's place is refreshed: three times in its life, so that one lost request costs no place.
-const REFRESH: Duration = PLACE_LIFE.checked_div(3).unwrap();
-/// How long to wait before a failed claim is stated again; it doubles up to [`MOST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const MOST_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const REFRESH: Duration = PLACE_LIFE.checked_div(3).unwrap();
 
 /// How one claim ended.
 enum Ended {
@@ -50,15 +48,17 @@ pub(crate) async fn pursue(engine: Rc<Engine>, party: Rc<Party>) {
 }
 
 async fn pursue_for(engine: &Rc<Engine>, party: &Rc<Party>, head: &Waiter) -> Ended {
-    let claim = match new_claim(engine, party, head) {
+    // Alone there is nobody to hand on to.
+    let tokens = if party.len() > 1 { RUN } else { 1 };
+    let claim = match new_claim(engine, &head.terms, tokens) {
         Ok(claim) => claim,
         Err(error) => return Ended::Failed(error),
     };
     if let Err(error) = engine.store.capabilities().check(&claim) {
         return Ended::Failed(error);
     }
-    let mut chase =
-        Chase { engine, party, head, claim, stated: false, failing_since: None, pauses: 0, told: false };
+    let patience = Patience::default();
+    let mut chase = Chase { engine, party, head, claim, stated: false, patience, told: false };
     let ended = tokio::select! {
         ended = chase.run() => ended,
         () = party.turned_away_from(&head.terms) => Ended::Again,
@@ -69,8 +69,26 @@ async fn pursue_for(engine: &Rc<Engine>, party: &Rc<Party>, head: &Waiter) -> En
     ended
 }
 
-fn new_claim(engine: &Engine, party: &Party, head: &Waiter) -> Result<Claim> {
-    let terms = &head.terms;
+/// Waits, for somebody who stands in no line, until what was seen of a name may be out of date; for so long at most.
+pub(crate) async fn watch(
+    engine: &Engine,
+    name: &leasehold_core::LockName,
+    cursor: &Cursor,
+    most: Duration,
+) -> Result<()> {
+    let started = engine.clock.now();
+    let heard = tokio::select! {
+        heard = engine.store.changed(name, cursor) => heard,
+        () = engine.clock.sleep_until(started.after(most)) => Ok(()),
+    };
+    if let Err(error) = &heard {
+        engine.asked(Op::Wait, Some(name), started, Some(error));
+    }
+    heard
+}
+
+/// A claim that nobody has stated yet.
+pub(crate) fn new_claim(engine: &Engine, terms: &Terms, tokens: u32) -> Result<Claim> {
     Ok(Claim {
         name: terms.name.clone(),
         id: ClaimId::random()?,
@@ -82,9 +100,8 @@ fn new_claim(engine: &Engine, party: &Party, head: &Waiter) -> Result<Claim> {
         note: terms.note.clone(),
         anchored: terms.anchored,
         aftermath: terms.aftermath,
-        succeeds: None,
-        // Alone there is nobody to hand on to.
-        tokens: if party.len() > 1 { RUN } else { 1 },
+        succeeds: terms.succeeds,
+        tokens,
         seen: engine.seen.get(),
         proposed: None,
         not_after: None,
@@ -99,13 +116,13 @@ struct Chase<'a> {
     claim: Claim,
     /// Whether the store may have heard of it, and not said that it is gone.
     stated: bool,
-    failing_since: Option<leasehold_core::BootTime>,
-    pauses: u32,
+    patience: Patience,
     told: bool,
 }
 
 impl Chase<'_> {
     async fn run(&mut self) -> Ended {
+        self.party.heard.set(false);
         loop {
             let sent = self.engine.clock.now();
             self.claim.not_after = self.engine.not_after();
@@ -115,8 +132,9 @@ impl Chase<'_> {
             match self.engine.call(Op::Claim, Some(&self.claim.name), deadline, ask).await {
                 Ok(Standing { state, cursor, server_time }) => {
                     self.engine.tick(server_time);
-                    (self.failing_since, self.pauses) = (None, 0);
+                    self.patience.restore();
                     self.party.trouble.replace(None);
+                    self.party.heard.set(true);
                     let sent = if fault!("validity_from_reply") { self.engine.clock.now() } else { sent };
                     if let Some(ended) = self.stands(sent, state, &cursor).await {
                         return ended;
@@ -142,7 +160,9 @@ impl Chase<'_> {
             State::Granted(grant) => Some(self.granted(sent, grant)),
             State::Spent => {
                 self.stated = false;
-                Some(Ended::Again)
+                // What was to be taken over is held no longer, and never will be again.
+                let gone = || Ended::Failed(Lost::new(LostReason::StoreForgot).into());
+                Some(self.claim.succeeds.map_or(Ended::Again, |_| gone()))
             }
             State::Waiting { ahead, .. } if self.claim.turn == Turn::Now => {
                 self.stated = fault!("try_leaves_place");
@@ -167,7 +187,7 @@ impl Chase<'_> {
             // Nothing is proposed yet; a store that refuses all the same, or says what we do not know, is asked
             // again no faster than one that fails.
             _ => {
-                self.pause().await;
+                self.patience.pause(self.engine).await;
                 None
             }
         }
@@ -190,55 +210,26 @@ impl Chase<'_> {
     /// Waits until it may be our turn, or the place has to be refreshed. A place is refreshed only for a future
     /// that is polled: one that lies about unpolled would take no lease when its turn came.
     async fn wait(&mut self, cursor: &Cursor) {
-        let name = self.claim.name.clone();
         let clock = &self.engine.clock;
         let refresh = clock.now().after(terms::jitter(REFRESH));
-        let started = clock.now();
-        let heard = tokio::select! {
-            heard = self.engine.store.changed(&name, cursor) => Some(heard),
-            () = clock.sleep_until(refresh) => None,
-        };
-        match heard {
-            None => {
-                while !self.head.ticket.shows_life() {
-                    clock.sleep_until(clock.now().after(REFRESH)).await;
-                }
-            }
-            // A store that always says "changed" must not make us spin.
-            Some(Ok(())) if clock.now().since(started) < Duration::from_millis(1) => self.pause().await,
-            Some(Ok(())) => self.pauses = 0,
-            // Not being able to listen is no reason to stop asking.
-            Some(Err(error)) => {
-                self.engine.asked(Op::Wait, Some(&name), started, Some(&error));
-                self.pause().await;
+        if self.patience.listen(self.engine, &self.claim.name, cursor, refresh).await {
+            while !self.head.ticket.shows_life() {
+                clock.sleep_until(clock.now().after(REFRESH)).await;
             }
         }
-    }
-
-    async fn pause(&mut self) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.pauses.min(10)).min(MOST_PAUSE);
-        self.pauses += 1;
-        self.engine.clock.sleep_until(self.engine.clock.now().after(terms::jitter(pause))).await;
     }
 
     /// A claim that failed is stated again with the same id, since it may have been granted: until the store has
     /// been silent for too long, or said no for good.
     async fn failed(&mut self, error: Error) -> Option<Ended> {
-        if !error.outcome_unknown() {
-            // The store's clock may have stepped, which makes a claim look late.
-            self.engine.tick(None);
-        }
         self.party.trouble.replace(Some(error.clone()));
-        let now = self.engine.clock.now();
-        let since = *self.failing_since.get_or_insert(now);
-        let silent = now.since(since) >= self.engine.settings.timeout;
-        if silent || !(error.is_retryable() || error.outcome_unknown()) {
+        if self.patience.ends(self.engine, &error) {
             return Some(Ended::Failed(error));
         }
         if fault!("retry_with_new_id") {
             self.claim.id = ClaimId::random().unwrap_or(self.claim.id);
         }
-        self.pause().await;
+        self.patience.pause(self.engine).await;
         None
     }
 
@@ -263,6 +254,7 @@ impl Chase<'_> {
             until,
             failures: 0,
             party: self.party.open.then(|| self.party.clone()),
+            given: false,
         };
         while let Some(waiter) = self.party.first_on(&self.head.terms) {
             tenancy.terms = waiter.terms.clone();

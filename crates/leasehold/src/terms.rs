@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Aftermath, BootTime, LockName, Note, Share, Turn};
+use leasehold_core::{Aftermath, BootTime, ClaimId, LockName, Note, Share, Turn};
 
 /// Given up besides one percent of the ttl: the grain of clocks and timers.
 const GRAIN: Duration = Duration::from_millis(2);
@@ -23,13 +23,16 @@ pub(crate) struct Terms {
     /// How long the name stays shut after it: from its end should that be unclean, and from its grant in any case.
     pub(crate) aftermath: Aftermath,
     pub(crate) note: Note,
+    /// The claim that it takes over from, if it does.
+    pub(crate) succeeds: Option<ClaimId>,
 }
 
 impl Terms {
     /// Whether a lease that was claimed on these terms may be handed on to somebody with those.
     pub(crate) fn agree(&self, other: &Self) -> bool {
-        let Self { name, share, turn, ttl, grace: _, max_hold: _, anchored, aftermath, note: _ } = self;
-        let same = (name, share, turn) == (&other.name, &other.share, &other.turn);
+        let Self { name, share, turn, ttl, grace: _, max_hold: _, anchored, aftermath, note: _, succeeds } =
+            self;
+        let same = (name, share, turn, succeeds) == (&other.name, &other.share, &other.turn, &other.succeeds);
         same && (ttl, anchored, aftermath) == (&other.ttl, &other.anchored, &other.aftermath)
     }
 }

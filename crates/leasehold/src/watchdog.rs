@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    BootTime, Claim, Clock, Error, LostReason, Op, Renew, Renewal, Result, Tenure, Token, fault,
+    BootTime, Claim, Clock, Error, LostReason, Op, Renew, Renewal, Result, Share, Tenure, Token, fault,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -18,6 +18,7 @@ use crate::handover::LeaseTicket;
 use crate::hold::Hold;
 use crate::local;
 use crate::party::Party;
+use crate::shape::Shape;
 use crate::terms::{self, Terms};
 use crate::timer::Timer;
 
@@ -47,6 +48,8 @@ pub(crate) struct Tenancy {
     pub(crate) failures: u32,
     /// Who stands in line behind it in this process.
     pub(crate) party: Option<Rc<Party>>,
+    /// Whether another owner may take it over at any moment.
+    pub(crate) given: bool,
 }
 
 impl Tenancy {
@@ -56,7 +59,7 @@ impl Tenancy {
         Arc::new(Hold::new(
             engine.next_hold(),
             claim.name.clone(),
-            tenure.token,
+            Shape::new(claim.share, tenure.token),
             claim.ttl,
             claim.owner.id(),
             engine.clock.now(),
@@ -116,21 +119,60 @@ impl Watchdog {
     pub(crate) fn add(&self, hold: Arc<Hold>, tenancy: Tenancy) {
         let id = hold.id;
         let renew_at = tenancy.sent.after(terms::renew_after(tenancy.granted)).max(self.clock.now());
+        let look_at = too_long(&hold, &tenancy).map_or(renew_at, |end| renew_at.min(end));
         let entry = Entry { hold, tenancy, renew_at, look_at: None, in_flight: false, ensuring: Vec::new() };
         let mut inner = self.inner.borrow_mut();
         let soonest = inner.looks.first().map(|(at, _)| *at);
         inner.entries.insert(id, entry);
-        inner.schedule(id, Some(renew_at));
-        if soonest.is_none_or(|soonest| renew_at < soonest) {
+        inner.schedule(id, Some(look_at));
+        if soonest.is_none_or(|soonest| look_at < soonest) {
             self.moved.notify_one();
         }
+    }
+
+    /// Looks at these leases now, since something about them has changed.
+    pub(crate) fn look_at(&self, ids: &[u64]) {
+        let now = self.clock.now();
+        let mut inner = self.inner.borrow_mut();
+        for id in ids {
+            if inner.entries.get(id).is_some_and(|entry| entry.look_at.is_some()) {
+                inner.schedule(*id, Some(now));
+            }
+        }
+        self.moved.notify_one();
+    }
+
+    /// The claim behind a lease, as it is to be stated now.
+    pub(crate) fn claim(&self, id: u64) -> Option<Arc<Claim>> {
+        self.inner.borrow().entries.get(&id).map(|entry| entry.tenancy.claim.clone())
+    }
+
+    /// Goes on with a lease that takes this much from now on, under a new token if it takes more. Gives the party that
+    /// stood behind it in this process: what it waits for is no longer what is held here.
+    pub(crate) fn reshape(&self, id: u64, share: Share, token: Option<Token>) -> Option<Rc<Party>> {
+        let mut inner = self.inner.borrow_mut();
+        let entry = inner.entries.get_mut(&id)?;
+        let tenancy = &mut entry.tenancy;
+        tenancy.claim = Arc::new(Claim { share, ..Claim::clone(&tenancy.claim) });
+        if let Some(token) = token {
+            (tenancy.tenure.token, tenancy.first, tenancy.run) = (token, token, 1);
+        }
+        entry.hold.shape.set(share, token);
+        tenancy.party.take()
     }
 
     /// What it takes to carry a lease elsewhere.
     pub(crate) fn ticket(&self, id: u64) -> Option<LeaseTicket> {
         let inner = self.inner.borrow();
         let tenancy = &inner.entries.get(&id)?.tenancy;
-        Some(LeaseTicket::new(&tenancy.claim, &tenancy.tenure))
+        Some(LeaseTicket::new(&tenancy.claim, &tenancy.tenure, false))
+    }
+
+    /// Every hold that stands, and how much it holds.
+    pub(crate) fn holds(&self) -> Vec<(Arc<Hold>, Share)> {
+        let inner = self.inner.borrow();
+        let standing = inner.entries.values().filter(|entry| entry.hold.reason().is_none());
+        standing.map(|entry| (entry.hold.clone(), entry.tenancy.claim.share)).collect()
     }
 
     /// Watches no longer: whatever a renewal under way answers, it says nothing to anybody.
@@ -166,6 +208,11 @@ impl Watchdog {
     }
 }
 
+/// When it has been held for as long as its holder allows himself.
+fn too_long(hold: &Hold, tenancy: &Tenancy) -> Option<BootTime> {
+    Some(hold.begun()?.after(tenancy.terms.max_hold?))
+}
+
 /// What is to be done with a lease right now.
 enum Due {
     Renew(Renew),
@@ -175,7 +222,7 @@ enum Due {
 
 /// Takes over a lease that was claimed elsewhere: renews it at once, and watches it from then on.
 pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Arc<Hold>> {
-    let LeaseTicket { claim, tenure } = ticket;
+    let LeaseTicket { claim, tenure, given: _ } = ticket;
     let renew = Renew { claim: Arc::new(claim), tenure: tenure.clone() };
     let sent = engine.clock.now();
     let (name, deadline) = (renew.claim.name.clone(), engine.settings.timeout);
@@ -200,6 +247,7 @@ pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Ar
         anchored: renew.claim.anchored,
         aftermath: renew.claim.aftermath,
         note: tenure.note.clone(),
+        succeeds: None,
     };
     let tenancy = Tenancy {
         claim: renew.claim,
@@ -213,11 +261,29 @@ pub(crate) async fn adopt(engine: &Rc<Engine>, ticket: LeaseTicket) -> Result<Ar
         until,
         failures: 0,
         party: None,
+        given: false,
     };
     let hold = tenancy.hold(engine);
     hold.take();
     engine.watchdog.add(hold.clone(), tenancy);
     Ok(hold)
+}
+
+/// Ends a lease for its holder, and goes on renewing it under another hold until another owner takes it over.
+pub(crate) fn give(engine: &Rc<Engine>, hold: &Hold) -> Result<(Arc<Hold>, LeaseTicket)> {
+    hold.check()?;
+    let released = || Error::from(leasehold_core::Lost::new(LostReason::Released));
+    let tenancy = engine.watchdog.remove(hold.id).ok_or_else(released)?;
+    // From here on somebody else may hold it: no task of this process gets it without asking the store.
+    let tenancy = Tenancy { run: tenancy.tenure.count, given: true, ..tenancy };
+    let ticket = LeaseTicket::new(&tenancy.claim, &tenancy.tenure, true);
+    if !fault!("giver_believes_on") {
+        hold.end(LostReason::Superseded);
+    }
+    let kept = tenancy.hold(engine);
+    kept.take();
+    engine.watchdog.add(kept.clone(), tenancy);
+    Ok((kept, ticket))
 }
 
 /// Watches until the engine ends.
@@ -253,7 +319,7 @@ fn look(engine: &Engine, id: u64, now: BootTime) -> Due {
         return Due::Lost;
     }
     let terms = &entry.tenancy.terms;
-    let too_long = terms.max_hold.map(|most| entry.hold.since.after(most));
+    let too_long = too_long(&entry.hold, &entry.tenancy);
     if too_long.is_some_and(|end| now >= end) {
         drop(inner);
         lose(engine, id, LostReason::HeldTooLong);
@@ -265,18 +331,18 @@ fn look(engine: &Engine, id: u64, now: BootTime) -> Due {
         let hold = &entry.hold;
         engine.emit(&Event::Endangered {
             name: hold.name.clone(),
-            token: hold.token,
+            token: hold.token(),
             remaining: until.since(now),
         });
     }
     let mut due = Due::Nothing;
     if !entry.in_flight && entry.renew_at <= now.after(TOGETHER) && !fault!("renew_on_user_thread") {
-        if entry.hold.is_taken() {
+        if entry.hold.is_wanted(entry.tenancy.granted / 2) {
             entry.in_flight = true;
             let Tenancy { claim, tenure, .. } = &entry.tenancy;
             due = Due::Renew(Renew { claim: claim.clone(), tenure: tenure.clone() });
         } else {
-            // Nobody has taken it yet. A future that is never polled again must not keep others out for ever.
+            // Nobody has taken it yet, or looks after it. A future that is never polled again must not keep others out for ever.
             entry.renew_at = now.after((entry.tenancy.granted / 20).max(TOGETHER * 2));
         }
     }
@@ -288,18 +354,19 @@ fn look(engine: &Engine, id: u64, now: BootTime) -> Due {
 }
 
 /// Ends a lease for this reason and tells everybody.
-fn lose(engine: &Engine, id: u64, reason: LostReason) {
-    let (hold, tenancy) = {
+pub(crate) fn lose(engine: &Engine, id: u64, reason: LostReason) {
+    let (hold, tenancy, ensuring) = {
         let mut inner = engine.watchdog.inner.borrow_mut();
         inner.schedule(id, None);
         let Some(entry) = inner.entries.get_mut(&id) else { return };
-        for reply in entry.ensuring.drain(..) {
-            drop(reply.send(Err(leasehold_core::Lost::new(reason).into())));
-        }
-        (entry.hold.clone(), entry.tenancy.clone())
+        (entry.hold.clone(), entry.tenancy.clone(), std::mem::take(&mut entry.ensuring))
     };
     let stands = hold.end(reason);
-    engine.emit(&Event::Lost { name: hold.name.clone(), token: hold.token, reason: stands.reason });
+    // After the end: whoever hears "lost" here must not find that it holds.
+    for reply in ensuring {
+        drop(reply.send(Err(leasehold_core::Lost::new(reason).into())));
+    }
+    engine.emit(&Event::Lost { name: hold.name.clone(), token: hold.token(), reason: stands.reason });
     if let Some(engine) = engine.me.upgrade() {
         local::lost(&engine, &tenancy);
     }
@@ -324,11 +391,17 @@ async fn renew(engine: Rc<Engine>, batch: Vec<(u64, Renew)>) {
                 engine.tick(server_time);
                 kept(&engine, id, sent, ttl);
             }
-            Ok(Renewal::Lost) => lose(&engine, id, LostReason::StoreForgot),
+            Ok(Renewal::Lost) => gone(&engine, id),
             Err(error) => failed(&engine, id, error),
         }
     }
     engine.watchdog.moved.notify_one();
+}
+
+/// The store knows it no longer.
+fn gone(engine: &Engine, id: u64) {
+    let given = engine.watchdog.inner.borrow().entries.get(&id).is_some_and(|entry| entry.tenancy.given);
+    lose(engine, id, if given { LostReason::Superseded } else { LostReason::StoreForgot });
 }
 
 fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {
@@ -352,7 +425,7 @@ fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {
     inner.schedule(id, Some(next));
     drop(inner);
     let remaining = hold.remaining();
-    engine.emit(&Event::Renewed { name: hold.name.clone(), token: hold.token, remaining });
+    engine.emit(&Event::Renewed { name: hold.name.clone(), token: hold.token(), remaining });
 }
 
 fn failed(engine: &Engine, id: u64, error: Error) {
@@ -371,6 +444,6 @@ fn failed(engine: &Engine, id: u64, error: Error) {
     inner.schedule(id, Some(now));
     drop(inner);
     let remaining = hold.remaining();
-    let (name, token) = (hold.name.clone(), hold.token);
+    let (name, token) = (hold.name.clone(), hold.token());
     engine.emit(&Event::RenewalFailed { name, token, error, silent, remaining });
 }

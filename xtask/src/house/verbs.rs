@@ -14,8 +14,9 @@ struct Rule {
 
 /// Primitives go through `pursuit` and hold a lease; they never ask a store themselves.
 const RULES: &[Rule] = &[
-    Rule { call: "claim", folder: "crates/leasehold/src/", files: &["pursuit.rs"] },
-    Rule { call: "changed", folder: "crates/leasehold/src/", files: &["pursuit.rs"] },
+    Rule { call: "claim", folder: "crates/leasehold/src/", files: &["pursuit.rs", "reshape.rs"] },
+    Rule { call: "claim_all", folder: "crates/leasehold/src/", files: &["together.rs"] },
+    Rule { call: "changed", folder: "crates/leasehold/src/", files: &["patience.rs"] },
     Rule { call: "renew", folder: "crates/leasehold/src/", files: &["watchdog.rs"] },
     Rule { call: "release", folder: "crates/leasehold/src/", files: &["janitor.rs", "lease.rs"] },
 ];

@@ -1,4 +1,4 @@
-//! The proofs `fight` and `handover`: programs of the harness, which fights with real processes.
+//! The proofs `fight`, `handover` and `once`: programs of the harness, which has real processes.
 
 use std::process::Command;
 
@@ -13,6 +13,10 @@ pub(super) fn fight(proof: &mut Proof) -> Result<bool> {
 
 pub(super) fn handover(proof: &mut Proof) -> Result<bool> {
     program(proof, "handover", &[], 30)
+}
+
+pub(super) fn once(proof: &mut Proof) -> Result<bool> {
+    program(proof, "once", &["--processes", "50"], 60)
 }
 
 fn program(proof: &mut Proof, name: &str, args: &[&str], seconds: u64) -> Result<bool> {

@@ -3,6 +3,7 @@
 mod cold;
 mod conformance;
 mod harness;
+mod idle;
 mod machine;
 mod overhead;
 mod points;
@@ -47,8 +48,13 @@ const PARTS: &[Part] = &[
         run: harness::handover,
     },
     Part {
+        name: "once",
+        about: "50 processes do each thing once, and are killed at random points of it",
+        run: harness::once,
+    },
+    Part {
         name: "overhead",
-        about: "What `leasehold run` adds to a command, in time and memory",
+        about: "What `leasehold run` adds to a command, in time, memory and wake-ups",
         run: overhead::run,
     },
     Part {

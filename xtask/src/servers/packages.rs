@@ -17,7 +17,11 @@ pub(crate) struct Need {
 /// All that tests need today. A store with a server adds its packages here.
 pub(super) const NEEDS: &[Need] = &[
     Need { tool: "kill", package: "procps", uses: "signals a process as a person would" },
-    Need { tool: "strace", package: "strace", uses: "tells which files a command opens" },
+    Need {
+        tool: "strace",
+        package: "strace",
+        uses: "tells what a command asks of the system, and kills it there",
+    },
     Need { tool: "script", package: "bsdutils", uses: "gives a command a terminal" },
     Need { tool: "unshare", package: "util-linux", uses: "plays that the machine has slept" },
 ];

@@ -3,8 +3,11 @@
 //!
 //! One thread, no runtime and no client: it shall be small, and must not fail for what they may fail for.
 
+mod ends;
+mod kill;
+
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -13,26 +16,19 @@ use std::time::Duration;
 
 use leasehold::{BootTime, Clock, fault};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, getppid, kill_process_group, waitid, waitpid,
-};
+use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
 use super::birth;
 use super::carry::Carried;
 use super::cgroup::Shelter;
 use super::clockwork::Alarm;
 use super::link::{Deadline, Link, News, Order};
-use super::tree::{self, Roots};
+use super::tree::Roots;
 use crate::timetable::Timetable;
 use crate::{exit, sys};
 
 /// A `run` that works sends TERM itself; this long after it should have, the guard does.
 const FOR_RUN: Duration = Duration::from_millis(100);
-/// Between two rounds of killing: what was killed needs a moment to be gone.
-const ROUND: Duration = Duration::from_millis(5);
-/// After so many rounds something is there that cannot be killed: look less often.
-const QUICK_ROUNDS: u32 = 200;
-const SLOW_ROUND: Duration = Duration::from_millis(250);
 /// The lease's descriptor is passed on above the numbers that scripts use.
 const HIGH: i32 = 100;
 /// A command gets a cgroup of its own once it has lived so long: moving a process there may take 20 ms, which most
@@ -274,17 +270,6 @@ impl Guard {
         let _ = self.link.tell(&news);
     }
 
-    fn roots(&self) -> Roots {
-        match self.guarded {
-            Some(Guarded { pid, attached: true, .. }) => {
-                // Once `run` is gone, what it had adopted is somebody else's.
-                let below = self.run.filter(|run| getppid() == Some(*run));
-                Roots { below, command: Some(pid), except: Some(getpid()) }
-            }
-            _ => Roots::own(),
-        }
-    }
-
     fn look_at_clock(&mut self) -> Then {
         let now = self.clock.now();
         if self.settled.is_some_and(|at| now >= at) {
@@ -327,93 +312,5 @@ impl Guard {
             let _ = tell(None);
         }
         sheltered
-    }
-
-    /// Lets others in although `run` is frozen and so has the life open: the lock on it is of the file as we
-    /// share it, and ends for all who do. Nothing is left that it would protect.
-    fn end_life(&self) {
-        if let Some(life) = &self.life {
-            let _ = rustix::fs::flock(life, rustix::fs::FlockOperation::Unlock);
-        }
-    }
-
-    /// Kills until nothing is left.
-    fn kill_tree(&mut self) {
-        if fault!("guard_walks_no_tree") {
-            if let Some(Guarded { pid, .. }) = self.guarded {
-                let _ = kill_process_group(pid, Signal::KILL);
-            }
-            return;
-        }
-        for round in 0_u32.. {
-            // Anew each time: `run` may die meanwhile.
-            let roots = self.roots();
-            if let Some(shelter) = &self.shelter {
-                shelter.kill();
-            }
-            let found = roots.kill();
-            self.reap_strays();
-            if found == 0 && self.shelter.as_ref().is_none_or(Shelter::is_empty) {
-                return;
-            }
-            let pause = if round < QUICK_ROUNDS { ROUND } else { SLOW_ROUND };
-            let mut polled = [PollFd::new(&self.changes, PollFlags::IN)];
-            let pause = rustix::time::Timespec::try_from(pause).unwrap_or_default();
-            // For the pause alone: what changed is looked at by the walk.
-            let _ = poll(&mut polled, Some(&pause));
-            self.drain_changes();
-        }
-    }
-
-    fn drain_changes(&mut self) {
-        let mut bytes = [0; 64];
-        while matches!((&self.changes).read(&mut bytes), Ok(count) if count > 0) {}
-    }
-
-    /// Reaps what was adopted. The command itself stays a zombie to the end: so long its number, and that of its
-    /// group, are its own, and `run` may signal it.
-    fn reap_strays(&self) -> Vec<i32> {
-        let command = self.guarded.filter(|guarded| !guarded.attached).map(|guarded| guarded.pid);
-        let mut left = Vec::new();
-        for child in tree::children(getpid().as_raw_nonzero().get()) {
-            let Some(pid) = Pid::from_raw(child).filter(|pid| Some(*pid) != command) else { continue };
-            if !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(Some(_))) {
-                left.push(child);
-            }
-        }
-        left
-    }
-
-    /// Tells what became of the command. The guard stays: should `run` be frozen before it gives the lease back,
-    /// somebody must let others in.
-    fn look_at_children(&mut self) {
-        self.drain_changes();
-        let left = self.reap_strays();
-        let Some(Guarded { pid, attached: false, ended }) = self.guarded else { return };
-        if ended {
-            if left.is_empty() && !self.done {
-                self.done = true;
-                let _ = self.link.tell(&News::Gone);
-            }
-            return;
-        }
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        if let Ok(Some(end)) = waitid(WaitId::Pid(pid), options) {
-            self.guarded = Some(Guarded { pid, attached: false, ended: true });
-            let status = tree::status(&end);
-            // What it left may be on its way out just now, and then is nothing to speak of.
-            let command = pid.as_raw_nonzero().get();
-            let (count, names) =
-                if left.is_empty() { (0, String::new()) } else { Roots::own().described(Some(command)) };
-            let by_guard = self.termed || self.killed;
-            let left = count.max(u32::from(!left.is_empty()));
-            self.done = left == 0;
-            let _ = self.link.tell(&News::Ended { status, by_guard, left, names });
-            return;
-        }
-        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
-        if waitid(WaitId::Pid(pid), options).is_ok_and(|status| status.is_some()) {
-            let _ = self.link.tell(&News::Stopped);
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
 
-use leasehold::{Code, Lease, LockName, Token};
+use leasehold::{Clock, Code, Lease, LockName, Token};
 
 use crate::exit;
 use crate::failure::Failure;
@@ -57,7 +57,11 @@ pub(super) fn variables(
     plan: &Plan,
     lease: Option<&Lease>,
     door: Option<&Door>,
+    clock: &Clock,
 ) -> Vec<(&'static str, Option<String>)> {
+    // By the wall clock, for people and scripts; what counts is the boot clock.
+    let ends =
+        |most: Duration| human::utc(clock.wall_micros().saturating_add(millis(most).saturating_mul(1000)));
     let chain = std::env::var(nested::VARIABLE).ok();
     let longer = door
         .zip(lease)
@@ -70,6 +74,8 @@ pub(super) fn variables(
         ("LEASE_TOKEN", lease.map(|lease| lease.token().to_string())),
         ("LEASE_HOLDER", lease.map(|lease| lease.owner_id().to_owned())),
         ("LEASE_TTL_MS", lease.map(|lease| millis(lease.ttl()).to_string())),
+        // Empty rather than missing, so that a script may read it under `set -u`.
+        ("LEASE_AT_MOST_AT", Some(plan.at_most.and_then(ends).unwrap_or_default())),
     ]
 }
 

@@ -32,7 +32,7 @@ impl Run<'_> {
         let (plan, talk) = (self.plan, self.talk);
         let store = human::store(client.store());
         if let Some(signal) = signals.asked_to_end() {
-            drop(lease);
+            drop(lease.unused());
             return Ok(exit::signalled(signal));
         }
         let alone = if client.capabilities().reach < Reach::Fleet && plan.store.is_default() {
@@ -43,7 +43,7 @@ impl Run<'_> {
         let may_start = tokio::select! {
             biased;
             signal = signals.next_ending() => {
-                drop(lease);
+                drop(lease.unused());
                 return Ok(exit::signalled(signal));
             }
             may_start = self.beside.may_start(client, &lease) => may_start,
@@ -192,7 +192,7 @@ impl Run<'_> {
         signals: &Signals,
     ) -> Result<Option<Started>, Failure> {
         let (plan, clock) = (self.plan, &self.clock);
-        let variables = variables(plan, lease, door);
+        let variables = variables(plan, lease, door, clock);
         let held_back = |error: io::Error| bug(&format!("cannot keep the output back: {error}"));
         let kept = plan.options.only_errors.then(Kept::new).transpose().map_err(held_back)?;
         self.beside.started();
@@ -226,8 +226,9 @@ impl Run<'_> {
         }
     }
 
+    /// Gives back a lease under which no command ran.
     async fn give_back(&self, lease: Lease) {
-        if let Err(error) = lease.release().await {
+        if let Err(error) = lease.unused().release().await {
             self.talk.warn(format_args!("{}: the lease could not be given back: {error}", self.plan.name));
         }
     }

@@ -73,3 +73,35 @@ fn a_waiter_gets_in_after_the_hold() {
     assert_eq!(code(waiter.output().status), 0);
     assert!(place.path("second").exists());
 }
+
+/// Starts a run that holds for this long, and kills it.
+fn killed(place: &Place, name: &str, flags: &[&str]) {
+    let _ = std::fs::remove_file(place.path("up"));
+    let mut words = vec!["run", name];
+    words.extend(flags);
+    words.extend(["--", "sh", "-c", "echo up > up; exec sleep 60"]);
+    let holder = Running::of(place.leasehold(words));
+    until("the command has started", || place.read("up") == "up\n");
+    holder.signal("KILL");
+}
+
+#[test]
+fn a_killed_run_keeps_others_out_as_long() {
+    let place = Place::new();
+    killed(&place, "demo", &["--at-least", "1h"]);
+    until("its lease has ended", || place.status("demo")["holders"].as_array().unwrap().is_empty());
+    assert_eq!(place.status("demo")["state"], "cooling");
+    let output = place.leasehold(["run", "demo", "--busy", "fail", "--", "true"]).output().unwrap();
+    assert_eq!(code(output.status), 75, "{output:?}");
+    // And no longer.
+    let (output, took) = timed(|| {
+        killed(&place, "short", &["--at-least", "2s"]);
+        place.leasehold(["run", "short", "--wait", "30s", "--", "true"]).output().unwrap()
+    });
+    assert_eq!(code(output.status), 0, "{output:?}");
+    assert!(took >= Duration::from_secs(2), "the next one came after {took:?}");
+    // Who lets another host try after a failure lets it try after this one too.
+    killed(&place, "other", &["--at-least", "1h", "--on-fail", "release"]);
+    let output = place.leasehold(["run", "other", "--wait", "30s", "--", "true"]).output().unwrap();
+    assert_eq!(code(output.status), 0, "{output:?}");
+}

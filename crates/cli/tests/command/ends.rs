@@ -68,11 +68,24 @@ fn the_command_sees_its_lease_and_the_configuration_and_no_secret() {
     assert!(value("LEASE_TOKEN").parse::<u64>().unwrap() > 0);
     assert_eq!(value("LEASE_HOLDER").split('/').count(), 3);
     assert_eq!(value("LEASE_TTL_MS"), "120000");
+    assert_eq!(value("LEASE_AT_MOST_AT"), "", "there, so that a script may read it under set -u");
     assert_eq!(value("LEASEHOLD_STORE"), place.store());
     assert_eq!(value("OTHER"), "kept");
     // A claim id is 128 bits: as hex, it would be the only word of 32 digits.
     let long = text.split(|c: char| !c.is_ascii_hexdigit()).any(|word| word.len() >= 32);
     assert!(!long, "something as long as a claim id: {text}");
+}
+
+#[test]
+fn the_command_sees_when_its_own_time_is_over() {
+    let place = Place::new();
+    let words = ["run", "demo", "--at-most", "1h", "--", "sh", "-c", "echo $LEASE_AT_MOST_AT"];
+    let now = || leasehold::Clock::system().wall_micros() / 1_000_000;
+    let before = now();
+    let text = stdout(&place.leasehold(words).output().unwrap());
+    let ends: jiff::Timestamp = text.trim().parse().unwrap();
+    let ends = u64::try_from(ends.as_second()).unwrap();
+    assert!((before + 3600..=now() + 3600).contains(&ends), "{text}, from {before}");
 }
 
 #[test]

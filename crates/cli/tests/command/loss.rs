@@ -1,8 +1,10 @@
-//! Checks 11 and 13 on a file: the command is dead before its lease ends, and told at once when it is gone.
+//! Checks 11 to 13 on a file: the command is dead before its lease ends, and told at once when it is gone.
 
+use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::stage::{Place, code, stderr, until};
+use crate::guard::living;
+use crate::stage::{Place, Running, code, has, stderr, until};
 
 /// Keeps everybody from writing until it is dropped, as a store that does not answer.
 fn block(place: &Place) -> rusqlite::Connection {
@@ -12,30 +14,70 @@ fn block(place: &Place) -> rusqlite::Connection {
     connection
 }
 
-#[test]
-fn check_11_the_command_is_dead_before_its_lease_is() {
-    let place = Place::new();
-    // It hears TERM and goes on: only KILL ends it.
-    let script = "trap 'echo term >> heard' TERM; while :; do date +%s%3N >> alive; sleep 0.02; done";
-    let holder = place.start(&["--ttl", "3s"], script);
-    let _blocked = block(&place);
-    let held = place.status("demo");
-    let expires: jiff::Timestamp = held["holders"][0]["expires_at"].as_str().unwrap().parse().unwrap();
-    let output = holder.output();
+/// It hears TERM and goes on: only KILL ends it.
+const DEAF: &str = "trap 'echo term >> heard' TERM; while :; do date +%s%3N >> alive; sleep 0.02; done";
+
+/// When the lease ends, unless it is renewed.
+fn expires(place: &Place) -> jiff::Timestamp {
+    place.status("demo")["holders"][0]["expires_at"].as_str().unwrap().parse().unwrap()
+}
+
+/// What must be seen of a deaf command that was alone with a lease of 3 s which could not be renewed.
+fn was_dead_in_time(place: &Place, output: &Output, expires: jiff::Timestamp) {
     assert_eq!(code(output.status), 79, "{output:?}");
     // It may have been killed in the middle of a line, but not of a whole one.
     let alive = place.read("alive");
-    let whole = alive.rsplit_once('\n').expect("it lived").0;
-    let last: i64 = whole.lines().next_back().expect("it lived").parse().unwrap();
+    let whole = alive.rsplit_once('\n').unwrap().0;
+    let last: i64 = whole.lines().next_back().unwrap().parse().unwrap();
     assert!(last < expires.as_millisecond(), "alive at {last}, the lease ended at {expires}");
     // TERM comes the whole grace before, which is a third of so short a ttl: not only at the end.
     assert_eq!(place.read("heard").lines().count(), 1, "{output:?}");
-    let text = stderr(&output);
+    let text = stderr(output);
     for part in
         ["warning: demo: ", "stopping the command, the lease ends in ", "error[LH0031]: lost demo (token "]
     {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
+}
+
+#[test]
+fn check_11_the_command_is_dead_before_its_lease_is() {
+    let place = Place::new();
+    let holder = place.start(&["--ttl", "3s"], DEAF);
+    let _blocked = block(&place);
+    let expires = expires(&place);
+    was_dead_in_time(&place, &holder.output(), expires);
+}
+
+/// A file has no network that could drop packets; what it can do is hang. Each call on the store's files is held up
+/// before it reaches the system, for longer than the test takes: no answer, and no error either.
+#[test]
+fn check_12_a_store_that_swallows_calls_without_any_error_is_as_one_that_is_gone() {
+    if !has("strace") {
+        return;
+    }
+    let place = Place::new();
+    let holder = place.start(&["--ttl", "3s"], DEAF);
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-p", &holder.pid().to_string(), "-o", place.path("trace").to_str().unwrap()]);
+    for file in ["locks.db", "locks.db-wal", "locks.db-shm"] {
+        strace.arg("-P").arg(place.path(file));
+    }
+    strace
+        .args(["-e", "inject=all:delay_enter=60s"])
+        .stderr(std::fs::File::create(place.path("said")).unwrap());
+    let mut strace = Running::of(strace);
+    until("strace has it, or may not", || place.read("said").contains("attached") || !strace.is_running());
+    if !strace.is_running() {
+        eprintln!("skipped: strace may not attach here: {}", place.read("said").trim());
+        return;
+    }
+    let expires = expires(&place);
+    until("the run has ended", || living(&[holder.pid()]).is_empty());
+    // It sees the end of what it holds up, and does not pass it on.
+    drop(strace);
+    was_dead_in_time(&place, &holder.output(), expires);
+    assert!(!place.read("trace").is_empty(), "no call on the store was held up");
 }
 
 #[test]

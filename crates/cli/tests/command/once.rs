@@ -142,3 +142,37 @@ fn rules_have_periods_and_status_knows_them() {
     assert_eq!(code(output.status), 78, "{output:?}");
     assert!(!place.path("wrong").exists());
 }
+
+#[test]
+fn the_library_and_the_command_keep_each_other_from_doing_it_twice() {
+    use leasehold::{Leasehold, OnceOutcome, OnceRun};
+    let place = Place::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let client = runtime.block_on(Leasehold::connect(&place.store())).unwrap();
+    let work = async |run: &OnceRun| {
+        run.remember_text("seventeen pages")?;
+        Ok::<_, leasehold::Error>(())
+    };
+    // The command first, then the library.
+    assert_eq!(once(&place, &["--once", "monthly"], "echo ran >> ran"), 0);
+    let outcome = runtime.block_on(client.once_per("monthly", "demo").run(work)).unwrap();
+    assert!(matches!(outcome, OnceOutcome::AlreadyDone { remembered: None, .. }), "{outcome:?}");
+    // The library first, then the command.
+    let outcome = runtime.block_on(client.once_per("weekly", "demo").tz("Asia/Tokyo").run(work)).unwrap();
+    assert!(matches!(outcome, OnceOutcome::Ran(Ok(()))), "{outcome:?}");
+    assert_eq!(once(&place, &["--once", "weekly", "--tz", "Asia/Tokyo"], "echo ran >> ran"), 0);
+    let status = place.status("demo");
+    assert_eq!((&status["once"]["period"], &status["once"]["done"]), (&"weekly".into(), &true.into()));
+    // A key without a period is a lock's name, which is done.
+    let outcome = runtime.block_on(client.once("order:10017").run(work)).unwrap();
+    assert!(matches!(outcome, OnceOutcome::Ran(Ok(()))), "{outcome:?}");
+    let words = ["run", "order:10017", "--once", "done", "--", "sh", "-c", "echo ran >> ran"];
+    assert_eq!(code(place.leasehold(words).output().unwrap().status), 0);
+    assert_eq!(place.read("ran"), "ran\n");
+    assert_eq!(place.status("order:10017")["once"]["done"], true);
+    let output = place.leasehold(["forget", "order:10017", "--once", "done"]).output().unwrap();
+    assert!(stdout(&output).starts_with("forgot"), "{output:?}");
+    let outcome = runtime.block_on(client.once("order:10017").run(work)).unwrap();
+    assert!(matches!(outcome, OnceOutcome::Ran(Ok(()))), "{outcome:?}");
+    runtime.block_on(client.close()).unwrap();
+}

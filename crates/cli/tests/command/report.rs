@@ -57,6 +57,11 @@ fn each_end_has_its_report() {
         (&killed["outcome"], &killed["signal"], &killed["exit"]),
         (&"failed".into(), &9.into(), &137.into())
     );
+    let long = report(&place, &["--at-most", "100ms"], &["sleep", "60"]);
+    assert_eq!(
+        (&long["outcome"], &long["signal"], &long["exit"]),
+        (&"at_most".into(), &15.into(), &124.into())
+    );
     let missing = report(&place, &[], &["/nonexistent"]);
     assert_eq!((&missing["outcome"], &missing["error"]["code"]), (&"not_started".into(), &"LH0041".into()));
 
@@ -125,8 +130,9 @@ fn output_is_kept_back_unless_it_fails() {
 #[test]
 fn a_dry_run_shows_and_does_nothing() {
     let place = Place::new();
-    let words = ["run", "demo", "--dry-run", "--ttl", "2m", "--at-least", "10s", "--once", "daily", "--"];
-    let output = place.leasehold(words.iter().chain(&["touch", "ran"])).output().unwrap();
+    let words = ["run", "demo", "--dry-run", "--ttl", "2m", "--at-least", "10s", "--once", "daily"];
+    let more = ["--at-most", "1h", "--", "touch", "ran"];
+    let output = place.leasehold(words.iter().chain(&more)).output().unwrap();
     let text = stdout(&output);
     assert_eq!((code(output.status), output.stderr.len()), (0, 0), "{output:?}");
     for part in [
@@ -143,7 +149,9 @@ fn a_dry_run_shows_and_does_nothing() {
         "+108.7s  SIGTERM",
         "+118.7s  SIGKILL",
         "+120.0s  the lease ends",
+        "--ttl 2m --grace 10s --at-least 10s --at-most 1h\n",
         "10s  earliest that others may enter",
+        "1h  SIGTERM, SIGKILL 10s later, exit 124",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -146,6 +146,8 @@ impl Story {
                 assert!(!is_new || self.highest < Some(grant.token), "tokens rise: {told:?}");
                 self.highest = self.highest.max(grant.token.after(grant.tokens - 1));
                 assert_eq!(self.held(claim), Some((claim.share, grant.token)), "{told:?}");
+                let mut mine = self.line.members.iter().filter(|member| member.id == claim.id);
+                assert!(mine.all(|member| member.wanted.is_none()), "it has what it wants: {told:?}");
                 let fits = claim.succeeds.is_some() || held.is_some() || {
                     let others =
                         self.line.members.iter().filter(|other| other.id != claim.id && other.held.is_some());

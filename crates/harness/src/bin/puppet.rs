@@ -29,6 +29,11 @@ async fn obey(client: &Leasehold, words: &[&str], lease: &mut Option<Lease>) -> 
             let lock = client.lock(name).ttl(Duration::from_millis(ttl.parse()?));
             let lock = if rest.contains(&"fair") { lock.fair() } else { lock };
             let lock = if words[0] == "anchor" { lock.anchored() } else { lock };
+            let least = rest.iter().find_map(|word| word.strip_prefix("at-least="));
+            let lock = match least {
+                Some(ms) => lock.at_least(Duration::from_millis(ms.parse()?)),
+                None => lock,
+            };
             let got = if words[0] == "try" { lock.attempt().await } else { lock.acquire().await };
             match got {
                 Ok(got) => {

@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::{
-    Capabilities, Clock, Event, LockName, MemoryStore, Observer, Op, Result, Snapshot, Store, StoreError,
-    StoreErrorKind,
+    Capabilities, Clock, Event, Leasehold, LockName, MemoryStore, Observer, Op, Result, Snapshot, Store,
+    StoreError, StoreErrorKind, Unsupported,
 };
+use leasehold::{Mark, MarkKind, MarkOutcome, Record, RecordId};
 use leasehold_core::{Claim, ClaimId, Cursor, Leave, Ledger, Release, Renew, Renewal, Standing, Together};
 
 pub(crate) const TTL: Duration = Duration::from_millis(600);
@@ -28,6 +30,20 @@ pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     }
 }
 
+/// Nobody holds the name or stands in its line.
+pub(crate) async fn is_deserted(client: &Leasehold, name: &str) -> bool {
+    let snapshot = client.inspect(name).await.unwrap();
+    snapshot.holders.is_empty() && snapshot.waiters.is_empty()
+}
+
+/// Polls a future once, and drops it when there has been time to answer it: it is gone before it hears.
+pub(crate) async fn unheard<T>(future: impl Future<Output = T>) {
+    let mut future = std::pin::pin!(future);
+    let first = std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context)));
+    drop(first.await);
+    tokio::time::sleep(ms(20)).await;
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Log(Mutex<Vec<Event>>);
 
@@ -38,6 +54,10 @@ impl Observer for Log {
 }
 
 impl Log {
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.0.lock().unwrap().clone()
+    }
+
     pub(crate) fn count(&self, wanted: impl Fn(&Event) -> bool) -> usize {
         self.0.lock().unwrap().iter().filter(|event| wanted(event)).count()
     }
@@ -55,6 +75,8 @@ pub(crate) enum Mood {
     Late(u64),
     /// Never answers.
     Hang,
+    /// Claims only: on its way for so many milliseconds before it is executed, and not answered.
+    Stray(u64),
 }
 
 /// A store in memory whose calls go as they are told to.
@@ -63,11 +85,38 @@ pub(crate) struct Moody {
     pub(crate) inner: MemoryStore,
     moods: Mutex<Vec<(Op, Mood, u32)>>,
     asked: Mutex<Vec<Op>>,
+    apart: Mutex<Apart>,
+    strayed: Arc<AtomicUsize>,
+}
+
+/// Whether a store claims several names in one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Apart {
+    Together,
+    /// Only some names, and not those that it is asked for.
+    NotThese,
+    Never,
 }
 
 impl Moody {
     pub(crate) fn new() -> Self {
-        Self { inner: MemoryStore::new(), moods: Mutex::default(), asked: Mutex::default() }
+        Self::over(MemoryStore::new())
+    }
+
+    /// One client's way to a store that others share.
+    pub(crate) fn over(inner: MemoryStore) -> Self {
+        Self {
+            inner,
+            moods: Mutex::default(),
+            asked: Mutex::default(),
+            apart: Mutex::new(Apart::Together),
+            strayed: Arc::default(),
+        }
+    }
+
+    /// A store that claims several names as it is told to.
+    pub(crate) fn claiming(apart: Apart) -> Self {
+        Self { apart: Mutex::new(apart), ..Self::new() }
     }
 
     /// From now on, for the next `times` calls.
@@ -75,6 +124,16 @@ impl Moody {
         let mut moods = self.moods.lock().unwrap();
         moods.retain(|(other, ..)| *other != op);
         moods.push((op, mood, times));
+    }
+
+    /// How many strays have arrived.
+    pub(crate) fn strayed(&self) -> usize {
+        self.strayed.load(Ordering::SeqCst)
+    }
+
+    fn next_mood(&self, op: Op) -> Option<Mood> {
+        let moods = self.moods.lock().unwrap();
+        moods.iter().find(|(other, _, times)| *other == op && *times > 0).map(|(_, mood, _)| *mood)
     }
 
     /// How often it was asked.
@@ -108,7 +167,7 @@ impl Moody {
                 tokio::time::sleep(ms(millis)).await;
                 answer
             }
-            Mood::Hang => std::future::pending().await,
+            Mood::Hang | Mood::Stray(_) => std::future::pending().await,
         }
     }
 }
@@ -123,14 +182,26 @@ impl fmt::Display for Moody {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Moody {
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        let together = *self.apart.lock().unwrap() != Apart::Never;
+        Capabilities { together, ..self.inner.capabilities() }
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
+        if let Some(Mood::Stray(millis)) = self.next_mood(Op::Claim) {
+            let (inner, claim, strayed) = (self.inner.clone(), claim.clone(), self.strayed.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(ms(millis)).await;
+                drop(inner.claim(&claim).await);
+                strayed.fetch_add(1, Ordering::SeqCst);
+            });
+        }
         self.go(Op::Claim, self.inner.claim(claim)).await
     }
 
     async fn claim_all(&self, claims: &[Claim]) -> Result<Together> {
+        if *self.apart.lock().unwrap() != Apart::Together {
+            return Err(Unsupported::new("these names in one step").into());
+        }
         self.go(Op::Claim, self.inner.claim_all(claims)).await
     }
 
@@ -162,10 +233,59 @@ impl Store for Moody {
     }
 
     fn ledger(&self) -> Option<&dyn Ledger> {
-        self.inner.ledger()
+        Some(self)
     }
 
     async fn close(&self) -> Result<()> {
         self.inner.close().await
     }
+}
+
+#[async_trait]
+impl Ledger for Moody {
+    async fn mark(&self, mark: &Mark) -> Result<MarkOutcome> {
+        self.go(Op::Ledger, self.inner.mark(mark)).await
+    }
+
+    async fn marks(&self, kind: MarkKind, name: &LockName) -> Result<Vec<Mark>> {
+        self.go(Op::Ledger, self.inner.marks(kind, name)).await
+    }
+
+    async fn unmark(&self, kind: MarkKind, name: &LockName, key: &str) -> Result<bool> {
+        self.go(Op::Ledger, self.inner.unmark(kind, name, key)).await
+    }
+
+    async fn record(&self, record: &Record) -> Result<RecordId> {
+        self.go(Op::Ledger, self.inner.record(record)).await
+    }
+
+    async fn records(
+        &self,
+        name: Option<&LockName>,
+        after: RecordId,
+        most: usize,
+    ) -> Result<Vec<(RecordId, Record)>> {
+        self.go(Op::Ledger, self.inner.records(name, after, most)).await
+    }
+}
+
+/// Polls a future so often, a millisecond apart, and drops it where it stands.
+pub(crate) async fn polled(polls: usize, future: impl Future) {
+    let mut future = std::pin::pin!(future);
+    for _ in 0..polls {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        if future.as_mut().poll(&mut context).is_ready() {
+            return;
+        }
+        tokio::time::sleep(ms(1)).await;
+    }
+}
+
+/// Waits until nobody holds a name, nor waits for it.
+pub(crate) async fn deserted(client: &leasehold::Leasehold, name: &str) {
+    until("nothing is left", async || {
+        let snapshot = client.inspect(name).await.unwrap();
+        snapshot.holders.is_empty() && snapshot.waiters.is_empty()
+    })
+    .await;
 }

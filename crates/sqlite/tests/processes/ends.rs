@@ -33,7 +33,7 @@ async fn a_killed_holder_leaves_its_name_shut_at_once_and_for_its_time() {
     tokio::time::timeout(Duration::from_secs(2), wait).await.expect("a death is heard of").unwrap();
     let state = store.claim(&mine).await.unwrap().state;
     assert!(matches!(state, State::Closed(_)), "{state:?}");
-    assert_eq!(store.list("", None).await.unwrap(), [mine.name.clone()]);
+    assert_eq!(store.list("", None).await.unwrap(), std::slice::from_ref(&mine.name));
     acquire(&store, &mine).await;
     let after = clock.now().since(killed);
     assert!(after >= delay, "it opened after {after:?}");

@@ -1,4 +1,5 @@
-//! The periods of `--once`, and which slot of one this host's wall clock is in.
+//! The periods in which something is done once, and which slot of one this host's wall clock is in: one law for
+//! `run --once` and for [`Leasehold::once_per`](crate::Leasehold::once_per), whose marks are the same.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,8 +7,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use leasehold::config::{exact, parse_duration};
-use leasehold::{Code, ConfigError};
+use leasehold_core::{Code, ConfigError};
+
+use crate::config::{exact, parse_duration};
 
 /// How long the mark of a free text stands: nobody can tell when its period ends.
 const KEEP_TEXT: Duration = Duration::from_secs(30 * DAY);
@@ -23,11 +25,25 @@ const MISSPELT: [&str; 20] = [
 ];
 
 /// In what something is done once.
+///
+/// ```
+/// use leasehold::{Clock, Period, Zone};
+///
+/// let period: Period = "daily".parse()?;
+/// let (clock, zone): (Clock, Zone) = (Clock::system(), "Europe/Berlin".parse()?);
+/// println!("today is the slot {}", period.slot(clock.wall_micros(), &zone));
+/// # Ok::<(), leasehold::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Period {
+#[non_exhaustive]
+pub enum Period {
+    /// Each hour of a zone's clock.
     Hourly,
+    /// Each day of a zone's calendar.
     Daily,
+    /// Each week, from Monday on (ISO 8601).
     Weekly,
+    /// Each month.
     Monthly,
     /// Of this length, counted from 1970.
     Every(Duration),
@@ -93,7 +109,11 @@ impl Period {
     ///
     /// By the clock of the host that asks, not by the store's: cron fires by it. A host that is half a minute
     /// ahead and one that is half a minute behind both read 02:00 when they fire, and so agree.
-    pub(crate) fn slot(&self, wall_micros: u64, zone: &TimeZone) -> String {
+    ///
+    /// `wall_micros` are microseconds since 1970, as [`Clock::wall_micros`](crate::Clock::wall_micros) tells them.
+    #[must_use]
+    pub fn slot(&self, wall_micros: u64, zone: &Zone) -> String {
+        let zone = &zone.rules;
         let millis = i64::try_from(wall_micros / 1000).unwrap_or(i64::MAX);
         let now = |millis| Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
         let in_zone = |format: &str| now(millis).to_zoned_datetime(zone.clone()).strftime(format).to_string();
@@ -114,7 +134,8 @@ impl Period {
 
     /// How long a mark stands unless told otherwise: two periods, so that it is there while any host, however
     /// late its cron, still asks for the slot.
-    pub(crate) fn keep(&self) -> Duration {
+    #[must_use]
+    pub fn keep(&self) -> Duration {
         let period = match self {
             Self::Hourly => Duration::from_secs(3600),
             Self::Daily => Duration::from_secs(DAY),
@@ -127,21 +148,45 @@ impl Period {
     }
 }
 
-/// The rules of a time zone: the system's if it has them, as cron goes by those, else the ones built in.
-pub(crate) fn zone(name: &str) -> Result<TimeZone, ConfigError> {
-    if name == "UTC" {
-        return Ok(TimeZone::UTC);
+/// A time zone, by its name: `UTC`, `Europe/Berlin`. Its rules are the system's if it has them, as cron goes by those,
+/// else the ones built in. Defaults to UTC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone {
+    name: String,
+    rules: TimeZone,
+}
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self { name: "UTC".to_owned(), rules: TimeZone::UTC }
     }
-    TimeZone::get(name).map_err(|_| {
-        ConfigError::new(format!("no time zone {name:?} is known"))
-            .code(Code::VALUE)
-            .help("write one such as UTC or Europe/Berlin")
-    })
+}
+
+impl FromStr for Zone {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Self, ConfigError> {
+        if name == "UTC" {
+            return Ok(Self::default());
+        }
+        let rules = TimeZone::get(name).map_err(|_| {
+            ConfigError::new(format!("no time zone {name:?} is known"))
+                .code(Code::VALUE)
+                .help("write one such as UTC or Europe/Berlin")
+        })?;
+        Ok(Self { name: name.to_owned(), rules })
+    }
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use leasehold::Clock;
+    use leasehold_core::Clock;
 
     use super::*;
 
@@ -151,12 +196,12 @@ mod tests {
     }
 
     fn slot(period: &str, time: &str, zone_name: &str) -> String {
-        period.parse::<Period>().unwrap().slot(at(time), &zone(zone_name).unwrap())
+        period.parse::<Period>().unwrap().slot(at(time), &zone_name.parse().unwrap())
     }
 
     #[test]
     fn check_19_hosts_whose_clocks_differ_agree_when_each_fires_by_its_own() {
-        let utc = TimeZone::UTC;
+        let utc = Zone::default();
         for (period, fires, expected) in [
             ("daily", "2026-01-03T02:00:00Z", "2026-01-03"),
             ("hourly", "2026-01-03T02:00:00Z", "2026-01-03T02"),
@@ -195,7 +240,7 @@ mod tests {
         let summer = slot("hourly", "2025-10-26T00:30:00Z", "Europe/Berlin");
         let winter = slot("hourly", "2025-10-26T01:30:00Z", "Europe/Berlin");
         assert_eq!((summer.as_str(), winter.as_str()), ("2025-10-26T02+02:00", "2025-10-26T02+01:00"));
-        assert!(zone("Mars/Olympus").is_err());
+        assert!("Mars/Olympus".parse::<Zone>().is_err());
     }
 
     #[test]

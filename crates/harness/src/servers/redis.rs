@@ -1,0 +1,131 @@
+//! A Redis, or what speaks like one, for tests: on a port and on a socket in its folder.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::{NoServer, Recipe, Server};
+
+/// What a Redis for tests is to be like.
+#[derive(Debug, Clone, Default)]
+pub struct Redis {
+    /// `valkey-server`, say, instead of `redis-server`.
+    pub program: Option<&'static str>,
+    /// Lines of its configuration, such as `maxmemory 2mb`. By default it keeps nothing on disk.
+    pub lines: Vec<String>,
+    /// A library that the server is started with, such as a clock to be moved by tests.
+    pub preload: Option<PathBuf>,
+}
+
+impl Redis {
+    /// Starts it, and returns once it answers.
+    ///
+    /// # Errors
+    ///
+    /// When it is not on this machine, or does not start.
+    pub fn start(self) -> Result<Server, NoServer> {
+        Server::start(self)
+    }
+
+    /// One more line of its configuration.
+    #[must_use]
+    pub fn line(mut self, line: impl Into<String>) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+}
+
+/// The socket of a Redis that was started here.
+#[must_use]
+pub fn socket(server: &Server) -> PathBuf {
+    socket_in(server.folder())
+}
+
+fn socket_in(folder: &Path) -> PathBuf {
+    folder.join("redis.sock")
+}
+
+/// Asks it something by the words of a command, without any client library; gives the raw reply's first part.
+///
+/// # Errors
+///
+/// When it does not answer.
+pub fn ask(server: &Server, words: &[&str]) -> io::Result<String> {
+    ask_at(&socket(server), words)
+}
+
+fn ask_at(socket: &Path, words: &[&str]) -> io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    stream.write_all(request.as_bytes())?;
+    let mut bytes = vec![0; 64 * 1024];
+    let count = stream.read(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes[..count]).into_owned())
+}
+
+impl Recipe for Redis {
+    fn tool(&self) -> &'static str {
+        self.program.unwrap_or("redis-server")
+    }
+
+    fn command(&self, program: &Path, folder: &Path, port: u16) -> io::Result<Command> {
+        let mut lines = vec![
+            "bind 127.0.0.1".to_owned(),
+            format!("port {port}"),
+            format!("unixsocket {}", socket_in(folder).display()),
+            format!("dir {}", folder.display()),
+            "save \"\"".to_owned(),
+            "daemonize no".to_owned(),
+        ];
+        lines.extend(self.lines.iter().cloned());
+        let file = folder.join("redis.conf");
+        std::fs::write(&file, lines.join("\n") + "\n")?;
+        let mut command = Command::new(program);
+        command.arg(file).current_dir(folder);
+        if let Some(library) = &self.preload {
+            command.env("LD_PRELOAD", library);
+        }
+        Ok(command)
+    }
+
+    fn answers(&self, folder: &Path, _port: u16) -> bool {
+        // One that wants a password is there, too.
+        let answer = ask_at(&socket_in(folder), &["PING"]);
+        answer.is_ok_and(|answer| answer.starts_with("+PONG") || answer.starts_with("-NOAUTH"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_starts_dies_and_goes_on_in_its_folder() {
+        let redis = Redis::default().line("appendonly yes").line("appendfsync always");
+        let mut server = match redis.start() {
+            Ok(server) => server,
+            Err(NoServer::Missing(tool)) => return eprintln!("skipped: there is no {tool} here"),
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(ask(&server, &["SET", "a", "b"]).unwrap(), "+OK\r\n");
+        server.kill();
+        assert!(ask(&server, &["GET", "a"]).is_err());
+        server.go_on().unwrap();
+        assert_eq!(ask(&server, &["GET", "a"]).unwrap(), "$1\r\nb\r\n");
+    }
+
+    #[test]
+    fn a_line_that_it_does_not_know_is_told() {
+        match Redis::default().line("no-such-thing 1").start() {
+            Err(NoServer::Missing(tool)) => eprintln!("skipped: there is no {tool} here"),
+            Err(NoServer::Broken { why, .. }) => assert!(!why.is_empty()),
+            other => panic!("{other:?}"),
+        }
+    }
+}

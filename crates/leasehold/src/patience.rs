@@ -1,0 +1,79 @@
+//! How often a store is asked again that fails or says nothing new, and when to give up.
+
+use std::time::Duration;
+
+use leasehold_core::{BootTime, Cursor, Error, LockName, Op};
+
+use crate::engine::Engine;
+use crate::terms;
+
+/// How long to wait before a failed claim is stated again; it doubles up to [`MOST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const MOST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The patience with which one thing is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    failing_since: Option<BootTime>,
+    pauses: u32,
+}
+
+impl Patience {
+    /// The store has answered.
+    pub(crate) fn restore(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether it is time to give up: the store has been silent for too long, or said no for good. What may have been
+    /// done all the same is asked again until then, with the same id.
+    pub(crate) fn ends(&mut self, engine: &Engine, error: &Error) -> bool {
+        if !error.outcome_unknown() {
+            // The store's clock may have stepped, which makes a claim look late.
+            engine.tick(None);
+        }
+        let now = engine.clock.now();
+        let since = *self.failing_since.get_or_insert(now);
+        let silent = now.since(since) >= engine.settings.timeout;
+        silent || !(error.is_retryable() || error.outcome_unknown())
+    }
+
+    /// How long to wait before the next try: twice as long as before the last one.
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.pauses.min(10)).min(MOST_PAUSE);
+        self.pauses += 1;
+        terms::jitter(pause)
+    }
+
+    /// Waits before the next try.
+    pub(crate) async fn pause(&mut self, engine: &Engine) {
+        engine.clock.sleep_until(engine.clock.now().after(self.next())).await;
+    }
+
+    /// Waits until a standing may be out of date, `until` at the latest; says whether it was the latter.
+    pub(crate) async fn listen(
+        &mut self,
+        engine: &Engine,
+        name: &LockName,
+        since: &Cursor,
+        until: BootTime,
+    ) -> bool {
+        let started = engine.clock.now();
+        let heard = tokio::select! {
+            heard = engine.store.changed(name, since) => heard,
+            () = engine.clock.sleep_until(until) => return true,
+        };
+        match heard {
+            // A store that always says "changed" must not make us spin.
+            Ok(()) if engine.clock.now().since(started) < Duration::from_millis(1) => {
+                self.pause(engine).await
+            }
+            Ok(()) => self.pauses = 0,
+            // Not being able to listen is no reason to stop asking.
+            Err(error) => {
+                engine.asked(Op::Wait, Some(name), started, Some(&error));
+                self.pause(engine).await;
+            }
+        }
+        false
+    }
+}
