@@ -91,7 +91,8 @@ impl Link {
                     live.dead.store(true, Ordering::SeqCst);
                 }
                 let message = format!("the server did not answer within {:?}", self.limit);
-                Err(Fail::new(StoreErrorKind::Unavailable, message).unknown())
+                let help = "see what holds it up, such as a slow script or a fork: `redis-cli --latency`";
+                Err(Fail::new(StoreErrorKind::Unavailable, message).help(help).unknown())
             }
             Ok(answer) => {
                 let answer = answer.and_then(Value::extract_error).map_err(Fail::from);

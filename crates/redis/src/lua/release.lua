@@ -32,7 +32,7 @@ end
 if freed then wake() end
 -- It has a tombstone since its grant, so that this needs no memory.
 if answer == 'R' and redis.call('PEXPIRE', x, 9999) == 1 then return {answer} end
-if redis.call('PTTL', x) < 9999 then
+if redis.call('PTTL', x) < 9999 and redis.call('PEXPIRE', x, 9999) == 0 then
   local told = redis.pcall('SET', x, '1', 'PX', 9999)
   if type(told) == 'table' and told.err and answer ~= 'R' then return told end
 end
