@@ -52,7 +52,12 @@ impl Settings {
         let tls = match scheme {
             Scheme::Redis | Scheme::Valkey | Scheme::Tair | Scheme::RedisUnix => false,
             Scheme::Rediss | Scheme::Valkeys | Scheme::Tairs => true,
-            _ => return Err(wrong(format!("{url} is not the URL of one Redis server"), "redis://host:6379/0")),
+            _ => {
+                return Err(wrong(
+                    format!("{url} is not the URL of one Redis server"),
+                    "redis://host:6379/0",
+                ));
+            }
         };
         let ca = options.get("ca").map(|path| read(path, "ca")).transpose()?;
         if ca.is_some() && !tls {
@@ -61,7 +66,10 @@ impl Settings {
         }
         let (place, database) = if *scheme == Scheme::RedisUnix {
             if path.is_empty() {
-                return Err(wrong("redis+unix: needs the path of a socket".to_owned(), "redis+unix:///run/redis.sock"));
+                return Err(wrong(
+                    "redis+unix: needs the path of a socket".to_owned(),
+                    "redis+unix:///run/redis.sock",
+                ));
             }
             (Place::Unix(path.into()), 0)
         } else {
@@ -86,8 +94,14 @@ impl Settings {
             return Err(wrong("the URL names a user and no password".to_owned(), "add password_file=/path"));
         }
         let prefix = options.get("prefix").cloned().unwrap_or_else(|| PREFIX.to_owned());
-        if prefix.chars().any(char::is_control) || prefix.starts_with("lh:{") || prefix.starts_with("leasehold:") {
-            return Err(wrong(format!("prefix={prefix:?} cannot be used"), "choose one such as prefix=lock:"));
+        if prefix.chars().any(char::is_control)
+            || prefix.starts_with("lh:{")
+            || prefix.starts_with("leasehold:")
+        {
+            return Err(wrong(
+                format!("prefix={prefix:?} cannot be used"),
+                "choose one such as prefix=lock:",
+            ));
         }
         let timeout = options.get("timeout").map_or(Ok(TIMEOUT), |text| timeout(text))?;
         let min_replicas = options.get("min_replicas").map_or(Ok(0), |text| {
@@ -121,11 +135,14 @@ fn database(path: &str) -> Result<i64> {
         return Ok(0);
     }
     let number: Option<i64> = path.parse::<u16>().ok().map(i64::from);
-    number.ok_or_else(|| wrong(format!("{path:?} is not the number of a database"), "for example redis://host/0"))
+    number.ok_or_else(|| {
+        wrong(format!("{path:?} is not the number of a database"), "for example redis://host/0")
+    })
 }
 
 fn read(path: &str, option: &str) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| wrong(format!("cannot read {option}={path}: {error}"), "let this user read it"))
+    std::fs::read(path)
+        .map_err(|error| wrong(format!("cannot read {option}={path}: {error}"), "let this user read it"))
 }
 
 fn password_in(path: &str) -> Result<Secret> {
@@ -150,7 +167,10 @@ fn timeout(text: &str) -> Result<Duration> {
     };
     match millis {
         Some(millis @ 10..=60_000) => Ok(Duration::from_millis(millis)),
-        _ => Err(wrong(format!("timeout={text:?} cannot be used"), "write 10ms to 60s, such as timeout=1500ms")),
+        _ => Err(wrong(
+            format!("timeout={text:?} cannot be used"),
+            "write 10ms to 60s, such as timeout=1500ms",
+        )),
     }
 }
 
@@ -167,14 +187,16 @@ mod tests {
         let settings = parse("redis://cache").unwrap();
         let place = Place::Tcp { host: "cache".to_owned(), port: 6379, tls: None };
         assert_eq!((settings.place, settings.database), (place, 0));
-        assert_eq!((settings.prefix.as_str(), settings.timeout, settings.min_replicas), ("lock:", TIMEOUT, 0));
+        assert_eq!(
+            (settings.prefix.as_str(), settings.timeout, settings.min_replicas),
+            ("lock:", TIMEOUT, 0)
+        );
         assert_eq!(settings.label, "redis://cache:6379");
     }
 
     #[test]
     fn all_that_can_be_said_is_heard() {
-        let settings =
-            parse("valkeys://me:pw@[::1]:7000/3?prefix=app:&timeout=2s&min_replicas=1").unwrap();
+        let settings = parse("valkeys://me:pw@[::1]:7000/3?prefix=app:&timeout=2s&min_replicas=1").unwrap();
         assert_eq!(settings.place, Place::Tcp { host: "::1".to_owned(), port: 7000, tls: Some(None) });
         assert_eq!((settings.user.as_deref(), settings.database), (Some("me"), 3));
         assert_eq!((settings.prefix.as_str(), settings.min_replicas), ("app:", 1));

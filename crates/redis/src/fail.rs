@@ -3,14 +3,13 @@
 use std::error::Error as StdError;
 use std::sync::Arc;
 
-use leasehold_core::{Code, Effect, Error, LockName, Op, StoreError, StoreErrorKind};
+use leasehold_core::{Effect, Error, LockName, Op, StoreError, StoreErrorKind};
 use redis::{ErrorKind, RedisError};
 
 /// A failure without its operation, its lock and its store, which only the caller knows.
 #[derive(Debug, Clone)]
 pub(crate) struct Fail {
     kind: StoreErrorKind,
-    code: Option<Code>,
     message: String,
     help: Option<String>,
     effect: Effect,
@@ -107,7 +106,7 @@ const SAID: &[Said] = &[
 impl Fail {
     pub(crate) fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         let (message, effect) = (message.into(), Effect::None);
-        Self { kind, code: None, message, help: None, effect, word: None, source: None }
+        Self { kind, message, help: None, effect, word: None, source: None }
     }
 
     /// Something else lives under the key of a name.
@@ -119,13 +118,17 @@ impl Fail {
             "set" => "a set",
             _ => "no text",
         };
-        Self::new(StoreErrorKind::Protocol, format!("the key {plain} is {whose}: it is not ours, and left alone"))
-            .help("use another name, or another prefix= in the URL")
+        Self::new(
+            StoreErrorKind::Protocol,
+            format!("the key {plain} is {whose}: it is not ours, and left alone"),
+        )
+        .help("use another name, or another prefix= in the URL")
     }
 
     /// The server answered what we do not understand.
     pub(crate) fn garbled(what: &str) -> Self {
-        Self::new(StoreErrorKind::Unexpected, format!("the server's answer is not understood: {what}")).unknown()
+        Self::new(StoreErrorKind::Unexpected, format!("the server's answer is not understood: {what}"))
+            .unknown()
     }
 
     /// What the server or the connection to it said.
@@ -163,11 +166,6 @@ impl Fail {
         self
     }
 
-    pub(crate) fn code(mut self, code: Code) -> Self {
-        self.code = Some(code);
-        self
-    }
-
     /// It may have been done all the same.
     pub(crate) fn unknown(mut self) -> Self {
         self.effect = Effect::Unknown;
@@ -194,9 +192,8 @@ impl Fail {
     }
 
     pub(crate) fn into_error(self, op: Op, name: Option<&LockName>, store: &str) -> Error {
-        let Self { kind, code, message, help, effect, word: _, source } = self;
+        let Self { kind, message, help, effect, word: _, source } = self;
         let mut error = StoreError::new(kind, op, store).saying(message);
-        error.code = code.unwrap_or(error.code);
         error.name = name.cloned();
         error.effect = effect;
         error.help = help;

@@ -28,7 +28,10 @@ impl Keys {
         let plain = format!("{prefix}{name}");
         if plain.starts_with("lh:{") || plain.starts_with("leasehold:") {
             let message = format!("{name} with the prefix {prefix:?} would be a key of Leasehold's own");
-            return Err(ConfigError::new(message).code(Code::NAME).help("choose another name, or a prefix").into());
+            return Err(ConfigError::new(message)
+                .code(Code::NAME)
+                .help("choose another name, or a prefix")
+                .into());
         }
         let base = match (plain.contains(['{', '}']), tag(&plain)) {
             (false, _) => format!("lh:{{{plain}}}"),

@@ -70,7 +70,8 @@ impl Looked {
         for (text, place) in &holders {
             line.members.extend(holding(text, *place, &ends, &info));
         }
-        let broken = stands != OCCUPIED && line.members.iter().skip(first).any(|member| member.until > at.boot);
+        let broken =
+            stands != OCCUPIED && line.members.iter().skip(first).any(|member| member.until > at.boot);
         line.members.sort_by_key(|member| member.place);
         // What is over and not yet swept is the law's to judge.
         let law = line.snapshot(at, name);
@@ -215,12 +216,7 @@ fn holding(
 }
 
 /// A member of the line: id, turn, share, wanted share, ttl, delay, at_least, reshape, since.
-fn member(
-    text: &str,
-    place: u64,
-    ends: &HashMap<String, u64>,
-    info: &HashMap<&str, &str>,
-) -> Option<Member> {
+fn member(text: &str, place: u64, ends: &HashMap<String, u64>, info: &HashMap<&str, &str>) -> Option<Member> {
     let hex = |from: usize| u64::from_str_radix(text.get(from..from + 8)?, 16).ok();
     let millis = |from: usize| hex(from).map(Duration::from_millis);
     let written = text.get(..32)?;
@@ -266,7 +262,9 @@ fn stranger(value: &str, left: Option<Duration>) -> Entry {
     let shown: String = value.chars().filter(|c| !c.is_control()).take(8).collect();
     let note = match left {
         Some(_) => "another client of this key holds it",
-        None => "another client of this key holds it, and it never ends by itself: look whether its holder lives",
+        None => {
+            "another client of this key holds it, and it never ends by itself: look whether its holder lives"
+        }
     };
     Entry {
         id: ClaimId::from_bytes([0; 16]),

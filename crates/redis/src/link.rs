@@ -8,8 +8,8 @@ use std::time::Duration;
 use leasehold_core::StoreErrorKind;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
-    TlsCertificates, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    RedisConnectionInfo, TlsCertificates, Value,
 };
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -116,7 +116,8 @@ impl Link {
             return Ok(live.clone());
         }
         // Who waited while somebody else failed is told so, rather than fail once more one after the other.
-        if let Some(failed) = state.failed.clone().filter(|_| self.attempts.load(Ordering::SeqCst) != before) {
+        if let Some(failed) = state.failed.clone().filter(|_| self.attempts.load(Ordering::SeqCst) != before)
+        {
             return Err(failed);
         }
         state.live = None;
@@ -146,9 +147,8 @@ impl Link {
 
     async fn connect(&self, before: Option<String>) -> Result<(Live, Option<String>)> {
         // Deadlines are ours, so that the library's own, which cost a timer for each request, are off.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.limit))
-            .set_response_timeout(None);
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(self.limit)).set_response_timeout(None);
         let connected = self.client.get_multiplexed_async_connection_with_config(&config).await;
         let connection = connected.map_err(|error| {
             let fail = Fail::from(error).not_sent();
@@ -235,12 +235,8 @@ fn client(settings: &Settings) -> Result<Client> {
             if rustls::crypto::CryptoProvider::get_default().is_none() {
                 drop(rustls::crypto::ring::default_provider().install_default());
             }
-            let addr = ConnectionAddr::TcpTls {
-                host: host.clone(),
-                port: *port,
-                insecure: false,
-                tls_params: None,
-            };
+            let addr =
+                ConnectionAddr::TcpTls { host: host.clone(), port: *port, insecure: false, tls_params: None };
             (addr, Some(ca.clone()))
         }
     };

@@ -116,7 +116,8 @@ pub(crate) fn number(value: &Value) -> Result<i64> {
 pub(crate) fn text(value: Value) -> Result<String> {
     match value {
         Value::BulkString(bytes) => {
-            Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into()))
+            Ok(String::from_utf8(bytes)
+                .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into()))
         }
         Value::SimpleString(text) => Ok(text),
         Value::Int(number) => Ok(number.to_string()),

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use leasehold_core::{
     Aftermath, Capabilities, Claim, ClaimId, Clock, Cursor, Error, Expiry, Fencing, Grant, Leave, Ledger,
     LockName, Minting, Op, Overruled, PLACE_LIFE, Queueing, Reach, Release, Renew, Renewal, Result, Ruling,
-    ServerTime, Share, Shares, Snapshot, Standing, State, Store, StoreErrorKind, StoreUrl, Together, Token, Turn,
-    Wake, Watch,
+    ServerTime, Share, Shares, Snapshot, Standing, State, Store, StoreErrorKind, StoreUrl, Together, Token,
+    Turn, Wake, Watch,
 };
 use redis::Value;
 
@@ -205,7 +205,13 @@ impl RedisStore {
     }
 
     /// Renews these, by the script for plain leases or for those in the line; what stands elsewhere is left out.
-    async fn renew_where(&self, batch: &[Renew], which: &[usize], plain: bool, answers: &mut [Option<Result<Renewal>>]) {
+    async fn renew_where(
+        &self,
+        batch: &[Renew],
+        which: &[usize],
+        plain: bool,
+        answers: &mut [Option<Result<Renewal>>],
+    ) {
         for part in which.chunks(MOST_AT_ONCE) {
             let renews: Vec<&Renew> = part.iter().map(|at| &batch[*at]).collect();
             let done = if plain { self.renew_plain(&renews).await } else { self.renew_line(&renews).await };
@@ -228,7 +234,13 @@ impl RedisStore {
     }
 
     /// Waits for the pushes of one claim, and looks when something in the way may have run out.
-    async fn await_turn(&self, name: &LockName, keys: &Keys, id: ClaimId, claimed: Option<u64>) -> fail::Result<()> {
+    async fn await_turn(
+        &self,
+        name: &LockName,
+        keys: &Keys,
+        id: ClaimId,
+        claimed: Option<u64>,
+    ) -> fail::Result<()> {
         let Shared { wakes, clock, .. } = &*self.0;
         let registered = wakes.pushes(id).filter(|pushes| Some(pushes.claimed) == claimed);
         let known = registered.is_some();
@@ -273,7 +285,13 @@ impl RedisStore {
     }
 
     /// Looks again and again: nobody tells of everything that moves.
-    async fn await_change(&self, name: &LockName, keys: &Keys, over: impl Fn(&Looked) -> bool, id: Option<ClaimId>) -> fail::Result<()> {
+    async fn await_change(
+        &self,
+        name: &LockName,
+        keys: &Keys,
+        over: impl Fn(&Looked) -> bool,
+        id: Option<ClaimId>,
+    ) -> fail::Result<()> {
         let Shared { wakes, clock, .. } = &*self.0;
         if let Some(id) = id.filter(|id| wakes.pushes(*id).is_none()) {
             wakes.expect(id, clock.now());
@@ -565,7 +583,9 @@ impl Store for RedisStore {
         let done = match Watch::parse(&since) {
             Some(Watch::Turn(id)) => self.await_turn(name, &keys, id, claimed).await,
             Some(Watch::Hold(id)) => {
-                let gone = |looked: &Looked| looked.broken || looked.line.rule(looked.at.boot, Watch::Hold(id)) == Ruling::Ready;
+                let gone = |looked: &Looked| {
+                    looked.broken || looked.line.rule(looked.at.boot, Watch::Hold(id)) == Ruling::Ready
+                };
                 self.await_change(name, &keys, gone, Some(id)).await
             }
             Some(Watch::Any(_)) => Ok(()),

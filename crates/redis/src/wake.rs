@@ -69,7 +69,10 @@ impl Wakes {
     pub(crate) fn new() -> Result<Self> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(|error| {
-            crate::fail::Fail::new(leasehold_core::StoreErrorKind::Unexpected, format!("no random bytes: {error}"))
+            crate::fail::Fail::new(
+                leasehold_core::StoreErrorKind::Unexpected,
+                format!("no random bytes: {error}"),
+            )
         })?;
         let channel = format!("lh:wake:{:016x}", u64::from_be_bytes(bytes));
         // No cursor of another client may be taken for one of ours.

@@ -1,4 +1,5 @@
 //! The store, held to the contract and to the model: two clients of one server, which goes by the suite's clock.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};

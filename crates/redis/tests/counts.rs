@@ -1,11 +1,13 @@
 //! How many commands a lock costs the server, by the server's own count: the promise behind every figure of speed.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Aftermath, Claim, ClaimId, Leave, LockName, Note, Owner, Release, Renew, Share, State, Store, Tenure, Turn,
+    Aftermath, Claim, ClaimId, Leave, LockName, Note, Owner, Release, Renew, Share, State, Store, Tenure,
+    Turn,
 };
 use leasehold_redis::RedisStore;
 
@@ -53,7 +55,8 @@ impl Counts {
             Some((name.to_owned(), rest.split_once(',')?.0.parse::<u64>().ok()?))
         });
         let now: BTreeMap<String, u64> = counts.collect();
-        let since = now.iter().map(|(name, calls)| (name.clone(), calls - self.before.get(name).unwrap_or(&0)));
+        let since =
+            now.iter().map(|(name, calls)| (name.clone(), calls - self.before.get(name).unwrap_or(&0)));
         let since = since.filter(|(name, calls)| *calls > 0 && name != "info" && name != "ping").collect();
         self.before = now;
         since

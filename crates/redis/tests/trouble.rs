@@ -1,10 +1,11 @@
 //! What a server, an administrator or another program may do to locks, and what must come of it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
 
 use leasehold_core::{
-    Aftermath, Claim, ClaimId, Code, Leave, LockName, Mark, MarkKind, MarkOutcome, Note, Owner, Record, RecordId,
-    RecordKind, Release, Renew, Renewal, Share, State, Store, Tenure, Token, Turn,
+    Aftermath, Claim, ClaimId, Code, Leave, LockName, Mark, MarkKind, MarkOutcome, Note, Owner, Record,
+    RecordId, RecordKind, Release, Renew, Renewal, Share, State, Store, Tenure, Token, Turn,
 };
 use leasehold_redis::RedisStore;
 use rustix::process::Signal;
@@ -118,7 +119,10 @@ async fn the_whole_world_is_excluded_by_the_plain_key_and_excludes_us() {
     let holders = store.inspect(&name("report")).await.unwrap().holders;
     assert_eq!((holders[0].owner.program.as_str(), holders[0].token), ("foreign", None));
     assert!(holders[0].left <= Duration::from_secs(11));
-    assert!(!format!("{holders:?}").contains("a-secret-of-theirs"), "a value may be what its holder releases by");
+    assert!(
+        !format!("{holders:?}").contains("a-secret-of-theirs"),
+        "a value may be what its holder releases by"
+    );
     assert_eq!(say::<String>(&server, &["GET", "lock:report"]), "a-secret-of-theirs");
     assert_eq!(say::<i64>(&server, &["DEL", "lock:report"]), 1);
 
@@ -296,7 +300,8 @@ async fn a_killed_subscription_ends_the_waits_and_is_made_anew() {
     assert!(matches!(standing.state, State::Waiting { .. }));
     let woken = two.changed(&waiter.name, &standing.cursor);
     let release = async { assert_eq!(end(&one, &holder).await, Release::Released) };
-    let (woken, ()) = tokio::time::timeout(Duration::from_secs(5), async { tokio::join!(woken, release) }).await.unwrap();
+    let (woken, ()) =
+        tokio::time::timeout(Duration::from_secs(5), async { tokio::join!(woken, release) }).await.unwrap();
     woken.unwrap();
     granted(&two, &waiter).await;
 }
@@ -363,7 +368,8 @@ async fn the_least_rights_suffice_and_fewer_are_a_clear_error() {
                   +unsubscribe +ping +info +role +select +scan +hget +hset +hdel +hgetall +hmget +zadd +zrem +zcard \
                   +zscore +zrange +zrevrange +zrangebyscore +zrevrangebyscore +wait";
     let _: () = say(&server, &["ACL", "SETUSER", "admin", "on", ">pw", "~*", "&*", "+@all"]);
-    let admin = redis::Client::open(format!("unix://{}?user=admin&pass=pw", server.socket().display())).unwrap();
+    let admin =
+        redis::Client::open(format!("unix://{}?user=admin&pass=pw", server.socket().display())).unwrap();
     let mut admin = admin.get_connection().unwrap();
     let mut allow = |rights: &str| {
         let mut command = redis::cmd("ACL");
@@ -405,7 +411,10 @@ async fn the_least_rights_suffice_and_fewer_are_a_clear_error() {
 
     // While it holds, a right is taken away: no renewal, and a word that says why.
     allow("-evalsha -eval");
-    for error in [renew(&one, &reader, tokens[1]).await.unwrap_err(), two.claim(&attempt(claim("x"))).await.unwrap_err()] {
+    for error in [
+        renew(&one, &reader, tokens[1]).await.unwrap_err(),
+        two.claim(&attempt(claim("x"))).await.unwrap_err(),
+    ] {
         assert_eq!((error.code(), error.is_retryable()), (Code::DENIED, false), "{error}");
         assert!(error.help().unwrap().contains("ACL"), "{error}");
     }

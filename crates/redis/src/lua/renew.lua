@@ -14,8 +14,9 @@ for at = 1, #KEYS / 2 do
       local token, rest = string.match(tenure, '^(%d+)(|.*)$')
       -- One that was sent before the lease got a new token knows the old one only.
       if head and tonumber(old) > tonumber(token) then token = old end
+      local value = head and head .. '|' .. token .. rest
       -- For those who look; a full server may refuse it.
-      if head then redis.pcall('SET', key, head .. '|' .. token .. rest, 'PX', ttl - 1) end
+      if value and value ~= stands then redis.pcall('SET', key, value, 'PX', ttl - 1) end
     end
     answers[at + 1] = 1
   elseif stands == OCCUPIED then

@@ -1,5 +1,5 @@
 //! What the tests of this store share.
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![expect(dead_code, reason = "each test uses a part of it")]
 
-pub mod server;
-pub mod synced;
+pub(crate) mod server;
+pub(crate) mod synced;

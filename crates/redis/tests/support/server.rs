@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// A server; it ends when this is dropped.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     home: TempDir,
     clock: Option<File>,
@@ -26,12 +26,12 @@ pub struct Server {
 
 impl Server {
     /// Starts one without persistence at a socket in its folder; with these options besides.
-    pub fn start(options: &[&str]) -> io::Result<Self> {
+    pub(crate) fn start(options: &[&str]) -> io::Result<Self> {
         Self::start_on(options, None)
     }
 
     /// Starts one whose clock a test tells.
-    pub fn with_clock(options: &[&str]) -> io::Result<Self> {
+    pub(crate) fn with_clock(options: &[&str]) -> io::Result<Self> {
         let shim = shim().map_err(io::Error::other)?;
         Self::start_on(options, Some(shim))
     }
@@ -41,7 +41,12 @@ impl Server {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let clock = match shim {
             Some(_) => {
-                let clock = File::options().create(true).read(true).write(true).truncate(true).open(clock_in(home.path()))?;
+                let clock = File::options()
+                    .create(true)
+                    .read(true)
+                    .write(true)
+                    .truncate(true)
+                    .open(clock_in(home.path()))?;
                 clock.write_all_at(&[0; 16], 0)?;
                 Some(clock)
             }
@@ -68,33 +73,33 @@ impl Server {
     }
 
     /// Where it listens.
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.home.path().join("redis.sock")
     }
 
     /// Its folder.
-    pub fn home(&self) -> &Path {
+    pub(crate) fn home(&self) -> &Path {
         self.home.path()
     }
 
     /// The URL of a store in it.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
     }
 
     /// A plain connection, as another program has one.
-    pub fn connect(&self) -> redis::Connection {
+    pub(crate) fn connect(&self) -> redis::Connection {
         let url = format!("unix://{}", self.socket().display());
         redis::Client::open(url).unwrap().get_connection().unwrap()
     }
 
     /// Says what time it is, in microseconds since 1970.
-    pub fn set_time(&self, micros: u64) {
+    pub(crate) fn set_time(&self, micros: u64) {
         self.tell(0, i64::try_from(micros).unwrap() * 1000);
     }
 
     /// Moves its clock away from the machine's.
-    pub fn step(&self, seconds: i64) {
+    pub(crate) fn step(&self, seconds: i64) {
         self.tell(8, seconds * 1_000_000_000);
     }
 
@@ -103,12 +108,12 @@ impl Server {
     }
 
     /// Signals it.
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Kills it, and starts it again in the same folder.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         drop(std::fs::remove_file(self.socket()));
@@ -133,7 +138,18 @@ fn clock_in(home: &Path) -> PathBuf {
 fn spawn(home: &Path, options: &[String], shim: Option<&Path>) -> io::Result<Child> {
     let log = File::options().create(true).append(true).open(home.join("log"))?;
     let mut command = Command::new("redis-server");
-    command.args(["--port", "0", "--unixsocket", "redis.sock", "--save", "", "--appendonly", "no", "--dir", "."]);
+    command.args([
+        "--port",
+        "0",
+        "--unixsocket",
+        "redis.sock",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--dir",
+        ".",
+    ]);
     command.args(options).current_dir(home);
     if let Some(shim) = shim {
         command.env("LD_PRELOAD", shim).env("LEASEHOLD_CLOCK", clock_in(home));
@@ -143,7 +159,7 @@ fn spawn(home: &Path, options: &[String], shim: Option<&Path>) -> io::Result<Chi
 }
 
 /// Whether there is a server to start; if not, why not.
-pub fn missing() -> Option<String> {
+pub(crate) fn missing() -> Option<String> {
     let answer = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
     answer.err().map(|error| format!("redis-server: {error}"))
 }
@@ -155,7 +171,8 @@ fn shim() -> Result<&'static Path, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let library = folder.path().join("clockshim.so");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clockshim.c");
-        let done = Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(source).output();
+        let done =
+            Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(source).output();
         match done {
             Ok(output) if output.status.success() => Ok((folder, library)),
             Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),

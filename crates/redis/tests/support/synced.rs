@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Cursor, Leave, Ledger, LockName, Mark, MarkKind, MarkOutcome, Record,
-    RecordId, Release, Renew, Renewal, Result, Snapshot, Standing, Store, Together,
+    Capabilities, Claim, ClaimId, Clock, Cursor, Leave, Ledger, LockName, Mark, MarkKind, MarkOutcome,
+    Record, RecordId, Release, Renew, Renewal, Result, Snapshot, Standing, Store, Together,
 };
 use leasehold_redis::RedisStore;
 
@@ -14,14 +14,14 @@ use super::server::Server;
 
 /// The store, its server and the clock of both.
 #[derive(Debug, Clone)]
-pub struct Synced {
+pub(crate) struct Synced {
     store: RedisStore,
     server: Arc<Server>,
     clock: Clock,
 }
 
 impl Synced {
-    pub fn new(server: &Arc<Server>, clock: &Clock) -> Self {
+    pub(crate) fn new(server: &Arc<Server>, clock: &Clock) -> Self {
         let store = RedisStore::open_with(&server.url().parse().unwrap(), clock.clone()).unwrap();
         Self { store, server: server.clone(), clock: clock.clone() }
     }
