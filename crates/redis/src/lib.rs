@@ -45,8 +45,11 @@ mod line;
 mod link;
 mod list;
 mod pack;
+mod renewals;
 mod script;
+mod stated;
 mod store;
+mod waits;
 mod wake;
 
 pub use store::RedisStore;

@@ -8,42 +8,35 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Aftermath, Capabilities, Claim, ClaimId, Clock, Cursor, Error, Expiry, Fencing, Grant, Leave, Ledger,
-    LockName, Minting, Op, Overruled, PLACE_LIFE, Queueing, Reach, Release, Renew, Renewal, Result, Ruling,
-    ServerTime, Share, Shares, Snapshot, Standing, State, Store, StoreErrorKind, StoreUrl, Together, Token,
-    Turn, Wake, Watch,
+    Capabilities, Claim, ClaimId, Clock, Cursor, Error, Expiry, Fencing, Leave, Ledger, LockName, Minting,
+    Op, Overruled, PLACE_LIFE, Queueing, Reach, Release, Renew, Renewal, Result, Ruling, Shares, Snapshot,
+    Standing, State, Store, StoreErrorKind, StoreUrl, Together, Turn, Wake, Watch,
 };
 use redis::Value;
 
 use crate::config::Settings;
 use crate::fail::{self, Fail};
 use crate::keys::{Keys, TOKENS, hex};
-use crate::line::{Looked, closure};
+use crate::line::Looked;
 use crate::link::{Link, Live};
-use crate::pack;
-use crate::script::{Answer, CLAIM, CLAIM_ALL, LOOK, RELEASE, RENEW, RENEW_LINE, number};
+use crate::script::{Answer, CLAIM, CLAIM_ALL, LOOK, RELEASE};
+use crate::stated::{Stated, claim_args, is_plain, millis, split};
 use crate::wake::Wakes;
 
-/// So many renewals share a script: more would keep the server from everybody else for too long.
-const MOST_AT_ONCE: usize = 100;
-/// How often those look again whom nobody pushes: watchers of a name, and holders.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// No closure lasts longer: times in microseconds must stay below 2^53.
 const MOST_LASTING: Duration = Duration::from_secs(50 * 365 * 24 * 3600);
-/// The most that a member of a line says of its aftermath.
-const MOST_AFTERMATH: Duration = Duration::from_secs(40 * 24 * 3600);
 
 /// Locks in a Redis, Valkey or Tair server. Clones share one connection.
 ///
 /// See the [crate] for what it promises and what it cannot.
 #[derive(Clone)]
-pub struct RedisStore(Arc<Shared>);
+pub struct RedisStore(pub(crate) Arc<Shared>);
 
-struct Shared {
-    settings: Settings,
-    link: Link,
-    wakes: Arc<Wakes>,
-    clock: Clock,
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) link: Link,
+    pub(crate) wakes: Arc<Wakes>,
+    pub(crate) clock: Clock,
 }
 
 impl RedisStore {
@@ -86,7 +79,7 @@ impl RedisStore {
     }
 
     /// The server's clock says when, ours how long.
-    fn after(&self, wait: Duration) -> leasehold_core::BootTime {
+    pub(crate) fn after(&self, wait: Duration) -> leasehold_core::BootTime {
         self.0.clock.now().after(wait)
     }
 
@@ -143,341 +136,11 @@ impl RedisStore {
     async fn listen(&self) -> bool {
         self.0.wakes.listen(&self.0.link).await.is_ok()
     }
-
-    async fn renew_plain(&self, batch: &[&Renew]) -> fail::Result<Vec<Renewed>> {
-        let mut keys = Vec::with_capacity(2 * batch.len());
-        let mut args = Vec::with_capacity(3 * batch.len());
-        for Renew { claim, tenure } in batch {
-            let of = self.keys(&claim.name).map_err(|_| Fail::garbled("a name without keys"))?;
-            let tombstone = of.tombstone(claim.id);
-            keys.extend([of.plain, tombstone]);
-            args.push(hex(claim.id).into_bytes());
-            args.push(millis(claim.ttl).into_bytes());
-            let note = tenure.note.text().unwrap_or("");
-            args.push(format!("{}|{}|{note}", tenure.token, tenure.count).into_bytes());
-        }
-        self.renew_by(&RENEW, batch, &keys, &args).await
-    }
-
-    async fn renew_line(&self, batch: &[&Renew]) -> fail::Result<Vec<Renewed>> {
-        let mut keys = Vec::with_capacity(6 * batch.len());
-        let mut args = Vec::with_capacity(5 * batch.len());
-        for Renew { claim, tenure } in batch {
-            let of = self.keys(&claim.name).map_err(|_| Fail::garbled("a name without keys"))?;
-            keys.extend(of.line());
-            keys.push(of.tombstone(claim.id));
-            args.push(hex(claim.id).into_bytes());
-            args.push(of.base.into_bytes());
-            args.push(tenure.token.to_string().into_bytes());
-            args.push(tenure.count.to_string().into_bytes());
-            args.push(tenure.note.text().unwrap_or("").as_bytes().to_vec());
-        }
-        self.renew_by(&RENEW_LINE, batch, &keys, &args).await
-    }
-
-    async fn renew_by(
-        &self,
-        script: &crate::script::Script,
-        batch: &[&Renew],
-        keys: &[String],
-        args: &[Vec<u8>],
-    ) -> fail::Result<Vec<Renewed>> {
-        let live = self.0.link.live().await?;
-        let mut answer = Answer::new(self.0.link.run_on(&live, script, keys, args).await?)?;
-        let server_time = Some(ServerTime::from_micros(answer.natural()?));
-        let told: Vec<Value> = answer.rest().collect();
-        if told.len() != batch.len() {
-            return Err(Fail::garbled("another number of answers than of renewals"));
-        }
-        let wanted = self.0.settings.min_replicas;
-        if wanted > 0 && !self.0.link.replicated(&live, wanted).await.map_err(Fail::unknown)? {
-            // It may be lost with this server: who holds must not rely on it.
-            return Err(too_few(wanted).unknown());
-        }
-        let renewed = |(renew, told): (&&Renew, &Value)| {
-            Ok(match number(told)? {
-                1 => Renewed::Done(Renewal::Kept { ttl: renew.claim.ttl, server_time }),
-                2 => Renewed::Elsewhere,
-                _ => Renewed::Done(Renewal::Lost),
-            })
-        };
-        batch.iter().zip(&told).map(renewed).collect()
-    }
-
-    /// Renews these, by the script for plain leases or for those in the line; what stands elsewhere is left out.
-    async fn renew_where(
-        &self,
-        batch: &[Renew],
-        which: &[usize],
-        plain: bool,
-        answers: &mut [Option<Result<Renewal>>],
-    ) {
-        for part in which.chunks(MOST_AT_ONCE) {
-            let renews: Vec<&Renew> = part.iter().map(|at| &batch[*at]).collect();
-            let done = if plain { self.renew_plain(&renews).await } else { self.renew_line(&renews).await };
-            match done {
-                Ok(done) => {
-                    for (at, renewed) in part.iter().zip(done) {
-                        if let Renewed::Done(renewal) = renewed {
-                            answers[*at] = Some(Ok(renewal));
-                        }
-                    }
-                }
-                Err(fail) => {
-                    for (at, renew) in part.iter().zip(renews) {
-                        let error = self.failed(Op::Renew, Some(&renew.claim.name))(fail.clone());
-                        answers[*at] = Some(Err(error));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Waits for the pushes of one claim, and looks when something in the way may have run out.
-    async fn await_turn(
-        &self,
-        name: &LockName,
-        keys: &Keys,
-        id: ClaimId,
-        claimed: Option<u64>,
-    ) -> fail::Result<()> {
-        let Shared { wakes, clock, .. } = &*self.0;
-        let registered = wakes.pushes(id).filter(|pushes| Some(pushes.claimed) == claimed);
-        let known = registered.is_some();
-        let mut pushes = match registered {
-            Some(pushes) => pushes,
-            None => {
-                // Asked by another client, or long ago: whoever is pushed is whoever claimed last.
-                wakes.expect(id, clock.now());
-                match wakes.pushes(id) {
-                    Some(pushes) => pushes,
-                    None => return Ok(()),
-                }
-            }
-        };
-        let mut until = pushes.until.filter(|_| known);
-        loop {
-            if until.is_none() {
-                let looked = self.look(name, keys).await?;
-                if looked.broken {
-                    until = Some(self.after(looked.next_lapse().unwrap_or(LOOK_EVERY)));
-                } else {
-                    match looked.line.rule(looked.at.boot, Watch::Turn(id)) {
-                        Ruling::Ready if looked.foreign.is_none() || !stands(&looked, id) => return Ok(()),
-                        Ruling::NotBefore(lapse) => until = Some(self.after(lapse.since(looked.at.boot))),
-                        Ruling::Ready | Ruling::NotYet => {}
-                    }
-                }
-            }
-            let deaf = !known || !wakes.is_live();
-            tokio::select! {
-                () = pushes.next() => return Ok(()),
-                () = async {
-                    match until {
-                        Some(until) => clock.sleep_until(until).await,
-                        None => std::future::pending().await,
-                    }
-                } => {}
-                () = tokio::time::sleep(LOOK_EVERY), if deaf || until.is_none() => {}
-            }
-            until = None;
-        }
-    }
-
-    /// Looks again and again: nobody tells of everything that moves.
-    async fn await_change(
-        &self,
-        name: &LockName,
-        keys: &Keys,
-        over: impl Fn(&Looked) -> bool,
-        id: Option<ClaimId>,
-    ) -> fail::Result<()> {
-        let Shared { wakes, clock, .. } = &*self.0;
-        if let Some(id) = id.filter(|id| wakes.pushes(*id).is_none()) {
-            wakes.expect(id, clock.now());
-        }
-        let mut pushes = id.and_then(|id| wakes.pushes(id));
-        loop {
-            let looked = self.look(name, keys).await?;
-            if over(&looked) {
-                return Ok(());
-            }
-            let lapse = looked.next_lapse().map(|left| self.after(left));
-            tokio::select! {
-                () = async {
-                    match &mut pushes {
-                        Some(pushes) => pushes.next().await,
-                        None => std::future::pending().await,
-                    }
-                } => return Ok(()),
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-                () = async {
-                    match lapse {
-                        Some(lapse) => clock.sleep_until(lapse).await,
-                        None => std::future::pending().await,
-                    }
-                } => {}
-            }
-        }
-    }
 }
 
-/// Whether this claim stands in the line.
-fn stands(looked: &Looked, id: ClaimId) -> bool {
-    looked.line.members.iter().any(|member| member.id == id && member.until > looked.at.boot)
-}
-
-fn too_few(wanted: u32) -> Fail {
+pub(crate) fn too_few(wanted: u32) -> Fail {
     let message = format!("fewer than {wanted} replicas have it (min_replicas={wanted})");
     Fail::new(StoreErrorKind::Unavailable, message).help("look at its replicas: `redis-cli INFO replication`")
-}
-
-/// What became of one renewal in a script.
-enum Renewed {
-    Done(Renewal),
-    /// The other script must be asked.
-    Elsewhere,
-}
-
-/// Where a claim stands, as the server said.
-#[derive(Debug)]
-struct Stated {
-    state: State,
-    at: ServerTime,
-    /// Whether it holds and waits for more.
-    wants: bool,
-    /// When to look again at the latest.
-    retry: Option<Duration>,
-}
-
-impl Stated {
-    fn parse(claim: &Claim, keys: &Keys, value: Value) -> fail::Result<Result<Self, Overruled>> {
-        let mut answer = Answer::new(value)?;
-        let what = answer.text()?;
-        let at = ServerTime::from_micros(answer.natural()?);
-        let said = |state| Self { state, at, wants: false, retry: None };
-        let token = |number| Token::new(number).ok_or_else(|| Fail::garbled("a token is out of range"));
-        Ok(Ok(match what.as_str() {
-            "g" => {
-                let (first, run, left) = (answer.natural()?, answer.natural()?, answer.number()?);
-                let ttl = Duration::from_micros(u64::try_from(left).unwrap_or(0));
-                let tokens = u32::try_from(run).unwrap_or(1);
-                said(State::Granted(Grant { token: token(first)?, tokens, ttl }))
-            }
-            "w" | "W" => {
-                let ahead = u32::try_from(answer.natural()?).ok();
-                let retry = u64::try_from(answer.number()?).ok().map(Duration::from_micros);
-                let state = State::Waiting { ahead, retry_after: retry };
-                Self { state, at, wants: what == "W", retry }
-            }
-            "s" | "S" => {
-                let left = answer.natural()?;
-                let closure = closure(left, &answer.text()?, &answer.text()?);
-                let retry = Some(closure.left.min(PLACE_LIFE));
-                Self { state: State::Closed(closure), at, wants: what == "S", retry }
-            }
-            "x" => said(State::Spent),
-            "r" => said(State::Refused { counter: token(answer.natural()?)? }),
-            "T" => return Err(Fail::foreign(&keys.plain, &answer.text()?)),
-            "L" => return Ok(Err(Overruled::Late)),
-            "N" => return Ok(Err(Overruled::NoTokenLeft)),
-            "U" => return Ok(Err(Overruled::Outdated)),
-            "D" | "C" | "K" | "O" => {
-                let share = pack::share(answer.natural()?, answer.natural()?).unwrap_or(claim.share);
-                return Ok(Err(match what.as_str() {
-                    "D" => Overruled::Disagrees { theirs: share },
-                    "K" => Overruled::OtherKind { held: share },
-                    "O" => Overruled::OtherShare { stands: share },
-                    _ => Overruled::CannotGrow { held: share },
-                }));
-            }
-            _ => return Err(Fail::garbled("an unknown state")),
-        }))
-    }
-
-    fn standing(self, claim: &Claim, claimed: u64) -> Standing {
-        let turn = || joined(&Watch::Turn(claim.id).cursor(), claimed);
-        let cursor = match &self.state {
-            State::Granted(_) => Watch::Hold(claim.id).cursor(),
-            State::Waiting { .. } | State::Closed(_) if self.wants => turn(),
-            State::Waiting { .. } | State::Closed(_) if claim.turn != Turn::Now => turn(),
-            // Nobody has looked, so whatever is there may be a change.
-            _ => Cursor::default(),
-        };
-        Standing { state: self.state, cursor, server_time: Some(self.at) }
-    }
-}
-
-/// A cursor with the number of the claim that it came with.
-fn joined(cursor: &Cursor, claimed: u64) -> Cursor {
-    Cursor::new([cursor.as_bytes(), &claimed.to_be_bytes()].concat())
-}
-
-/// The two again.
-fn split(cursor: &Cursor) -> (Cursor, Option<u64>) {
-    match cursor.as_bytes().split_last_chunk::<8>() {
-        Some((watch, claimed)) if watch.len() == 17 => {
-            (Cursor::new(watch.to_vec()), Some(u64::from_be_bytes(*claimed)))
-        }
-        _ => (cursor.clone(), None),
-    }
-}
-
-/// Whether a plain key tells all there is to a lease of this claim.
-fn is_plain(claim: &Claim) -> bool {
-    claim.share == Share::EXCLUSIVE && claim.aftermath == Aftermath::NONE
-}
-
-fn millis(duration: Duration) -> String {
-    duration.as_millis().to_string()
-}
-
-/// A claim as scripts read it.
-fn claim_args(claim: &Claim, channel: &str) -> [Vec<u8>; 16] {
-    // Destructured in full: a script that is not told of something new would pass it over in silence.
-    let Claim {
-        name: _,
-        id,
-        owner,
-        share,
-        reshape,
-        turn,
-        ttl,
-        note,
-        // No kernel tells this server who lives.
-        anchored: _,
-        aftermath: Aftermath { delay, at_least },
-        succeeds,
-        tokens,
-        seen,
-        proposed,
-        not_after,
-    } = claim;
-    let token = |token: Option<Token>| token.map(|token| token.to_string()).unwrap_or_default();
-    let turn = match turn {
-        Turn::Now => "N",
-        Turn::Any => "A",
-        Turn::Fifo => "F",
-    };
-    [
-        hex(*id),
-        share.take().to_string(),
-        share.of().to_string(),
-        turn.to_owned(),
-        millis(*ttl),
-        pack::owner(owner),
-        note.text().unwrap_or("").to_owned(),
-        tokens.max(&1).to_string(),
-        token(*seen),
-        token(*proposed),
-        not_after.map(|last| last.as_micros().to_string()).unwrap_or_default(),
-        succeeds.map(hex).unwrap_or_default(),
-        millis((*delay).min(MOST_AFTERMATH)),
-        millis((*at_least).min(MOST_AFTERMATH)),
-        channel.to_owned(),
-        reshape.to_string(),
-    ]
-    .map(String::into_bytes)
 }
 
 #[async_trait]
@@ -598,19 +261,7 @@ impl Store for RedisStore {
     }
 
     async fn renew(&self, batch: &[Renew]) -> Vec<Result<Renewal>> {
-        let mut answers: Vec<Option<Result<Renewal>>> = vec![None; batch.len()];
-        let (plain, line): (Vec<usize>, Vec<usize>) =
-            (0..batch.len()).partition(|at| is_plain(&batch[*at].claim));
-        self.renew_where(batch, &plain, true, &mut answers).await;
-        self.renew_where(batch, &line, false, &mut answers).await;
-        // A lease that changed its share stands where its claim does not say.
-        let elsewhere = |which: Vec<usize>, answers: &[Option<Result<Renewal>>]| -> Vec<usize> {
-            which.into_iter().filter(|at| answers[*at].is_none()).collect()
-        };
-        let (plain, line) = (elsewhere(plain, &answers), elsewhere(line, &answers));
-        self.renew_where(batch, &plain, false, &mut answers).await;
-        self.renew_where(batch, &line, true, &mut answers).await;
-        answers.into_iter().map(|answer| answer.unwrap_or(Ok(Renewal::Lost))).collect()
+        self.renew_all(batch).await
     }
 
     async fn release(&self, name: &LockName, id: ClaimId, leave: Leave) -> Result<Release> {

@@ -137,7 +137,7 @@ fn clock_in(home: &Path) -> PathBuf {
 
 fn spawn(home: &Path, options: &[String], shim: Option<&Path>) -> io::Result<Child> {
     let log = File::options().create(true).append(true).open(home.join("log"))?;
-    let mut command = Command::new("redis-server");
+    let mut command = Command::new(program());
     command.args([
         "--port",
         "0",
@@ -155,13 +155,18 @@ fn spawn(home: &Path, options: &[String], shim: Option<&Path>) -> io::Result<Chi
         command.env("LD_PRELOAD", shim).env("LEASEHOLD_CLOCK", clock_in(home));
     }
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-    command.spawn().map_err(|error| io::Error::new(error.kind(), format!("redis-server: {error}")))
+    command.spawn().map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program())))
 }
 
 /// Whether there is a server to start; if not, why not.
 pub(crate) fn missing() -> Option<String> {
-    let answer = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
-    answer.err().map(|error| format!("redis-server: {error}"))
+    let answer = Command::new(program()).arg("--version").stdout(Stdio::null()).status();
+    answer.err().map(|error| format!("{}: {error}", program()))
+}
+
+/// The server under test: another one, such as a valkey-server, if `LEASEHOLD_REDIS_SERVER` names it.
+fn program() -> String {
+    std::env::var("LEASEHOLD_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 /// The preloaded clock, compiled once.
