@@ -1,7 +1,9 @@
 //! The scripts that are run on the server, and what they answer.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use leasehold_core::fault;
 use redis::{Cmd, Value};
 
 use crate::fail::{Fail, Result};
@@ -9,7 +11,7 @@ use crate::fail::{Fail, Result};
 /// A script, known to the server by its hash once it has seen it.
 #[derive(Debug)]
 pub(crate) struct Script {
-    source: &'static str,
+    source: Cow<'static, str>,
     hash: String,
 }
 
@@ -44,7 +46,8 @@ scripts! {
 
 impl Script {
     fn new(source: &'static str) -> Self {
-        Self { source, hash: redis::Script::new(source).get_hash().to_owned() }
+        let source = broken(source);
+        Self { hash: redis::Script::new(&source).get_hash().to_owned(), source }
     }
 
     /// The call by hash, which every server but a new one understands.
@@ -54,7 +57,7 @@ impl Script {
 
     /// The call that brings the script along.
     pub(crate) fn by_source(&self, keys: &[String], args: &[Vec<u8>]) -> Cmd {
-        Self::command("EVAL", self.source, keys, args)
+        Self::command("EVAL", &self.source, keys, args)
     }
 
     fn command(verb: &str, script: &str, keys: &[String], args: &[Vec<u8>]) -> Cmd {
@@ -62,6 +65,22 @@ impl Script {
         command.arg(script).arg(keys.len()).arg(keys).arg(args);
         command
     }
+}
+
+/// The script as it is, unless one of the [planted faults](mod@leasehold_core::fault) was picked.
+fn broken(source: &'static str) -> Cow<'static, str> {
+    if fault!("redis_renews_by_set") {
+        // Needs memory, which a full server does not give.
+        let set = "redis.call('SET', key, stands, 'PX', ttl - 1)";
+        return source.replace("redis.call('PEXPIRE', key, ttl - 1)", set).into();
+    }
+    if fault!("redis_leaves_the_key_free") {
+        return source.replace("redis.call('SET', K, OCCUPIED, 'PX', ms(lasts))", "").into();
+    }
+    if fault!("redis_takes_foreign_keys") {
+        return source.replace("foreign = not plain and stands ~= OCCUPIED", "foreign = false").into();
+    }
+    Cow::Borrowed(source)
 }
 
 /// The parts of an answer, taken one after the other.

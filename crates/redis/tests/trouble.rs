@@ -425,6 +425,16 @@ async fn the_least_rights_suffice_and_fewer_are_a_clear_error() {
     assert!(error.help().unwrap().contains("password"), "{error}");
 }
 
+/// Moves the server's clock, and waits until it has noticed: some look at their clock now and then only.
+async fn step(server: &Server, seconds: i64) {
+    let time = || say::<Vec<i64>>(server, &["TIME"])[0];
+    let before = time();
+    server.step(seconds);
+    while (time() - before).abs() < 60 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_clock_that_steps_back_makes_no_lease_of_ours_longer_than_it_asked_for() {
     if let Some(why) = missing() {
@@ -438,7 +448,7 @@ async fn a_clock_that_steps_back_makes_no_lease_of_ours_longer_than_it_asked_for
     let (plain, reader) = (claim("back"), shared("back:read"));
     let tokens = [granted(&store, &plain).await, granted(&store, &reader).await];
     let _: String = say(&server, &["SET", "lock:theirs", "x", "PX", "10000"]);
-    server.step(-3600);
+    step(&server, -3600).await;
     waits(&store, &attempt(claim("back"))).await;
     waits(&store, &attempt(claim("back:read"))).await;
     waits(&store, &claim("theirs")).await;
@@ -455,7 +465,7 @@ async fn a_clock_that_steps_back_makes_no_lease_of_ours_longer_than_it_asked_for
     let waiter = claim("other");
     assert!(granted(&store, &waiter).await > tokens[1]);
     // Forwards: everything has run out, and the holder is told so.
-    server.step(7200);
+    step(&server, 7200).await;
     is_lost(&store, &reader, tokens[1]).await;
 }
 
