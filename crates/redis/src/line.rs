@@ -268,7 +268,13 @@ fn stranger(value: &str, left: Option<Duration>) -> Entry {
     };
     Entry {
         id: ClaimId::from_bytes([0; 16]),
-        owner: Owner { program: "foreign".to_owned(), tag: format!("{shown}.."), ..Owner::default() },
+        owner: Owner {
+            host: "another client".to_owned(),
+            user: "unknown".to_owned(),
+            pid: 0,
+            program: "foreign".to_owned(),
+            tag: format!("{shown}.."),
+        },
         share: Share::EXCLUSIVE,
         wanted: None,
         reshape: 0,
