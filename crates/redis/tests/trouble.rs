@@ -142,9 +142,12 @@ async fn a_foreign_key_without_an_end_is_told_and_never_changed() {
     let store = store(&server, "");
     let _: String = say(&server, &["SET", "lock:leak", "x"]);
     waits(&store, &attempt(claim("leak"))).await;
+    waits(&store, &claim("leak")).await;
+    waits(&store, &attempt(shared("leak"))).await;
     let holders = store.inspect(&name("leak")).await.unwrap().holders;
     assert!(holders[0].note.text().unwrap().contains("never ends by itself"), "{holders:?}");
     assert_eq!(say::<i64>(&server, &["PTTL", "lock:leak"]), -1);
+    assert_eq!(say::<String>(&server, &["GET", "lock:leak"]), "x");
 }
 
 #[tokio::test]
