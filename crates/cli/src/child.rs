@@ -363,7 +363,7 @@ impl Child {
 }
 
 /// Whether stdin is a terminal that is ours to give away.
-fn in_foreground() -> bool {
+pub(crate) fn in_foreground() -> bool {
     let stdin = rustix::stdio::stdin();
     isatty(stdin) && tcgetpgrp(stdin).is_ok_and(|group| group == getpgrp())
 }

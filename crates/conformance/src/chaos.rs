@@ -42,14 +42,15 @@ pub struct Odds {
 pub struct Chaos {
     inner: Arc<dyn Store>,
     clock: Clock,
-    odds: Odds,
     plan: Mutex<Plan>,
 }
 
 struct Plan {
+    odds: Odds,
     dice: fastrand::Rng,
     ordered: HashMap<Op, Vec<Mishap>>,
     befell: u64,
+    cut_off: bool,
 }
 
 impl Chaos {
@@ -62,8 +63,19 @@ impl Chaos {
     /// Mishaps by chance: the same ones for the same seed and the same calls.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, clock: Clock, odds: Odds, seed: u64) -> Self {
-        let plan = Plan { dice: fastrand::Rng::with_seed(seed), ordered: HashMap::new(), befell: 0 };
-        Self { inner, clock, odds, plan: Mutex::new(plan) }
+        let dice = fastrand::Rng::with_seed(seed);
+        let plan = Plan { odds, dice, ordered: HashMap::new(), befell: 0, cut_off: false };
+        Self { inner, clock, plan: Mutex::new(plan) }
+    }
+
+    /// Cuts the client off, or lets it through again: meanwhile nothing is executed, and nobody knows that.
+    pub fn cut_off(&self, cut_off: bool) {
+        self.plan().cut_off = cut_off;
+    }
+
+    /// From now on with these odds.
+    pub fn with_odds(&self, odds: Odds) {
+        self.plan().odds = odds;
     }
 
     /// Orders a mishap for the next call of this kind that has none yet.
@@ -83,13 +95,19 @@ impl Chaos {
 
     fn next(&self, op: Op) -> Option<Mishap> {
         let mut plan = self.plan();
+        let plan = &mut *plan;
         let ordered = plan.ordered.get_mut(&op).filter(|ordered| !ordered.is_empty());
         let mishap = match ordered {
+            _ if plan.cut_off => Some(Mishap::LosesRequest),
             Some(ordered) => Some(ordered.remove(0)),
-            None => self.odds.roll(&mut plan.dice),
+            None => plan.odds.roll(&mut plan.dice),
         };
         plan.befell += u64::from(mishap.is_some());
         mishap
+    }
+
+    fn lost_request(&self, op: Op) -> leasehold_core::Error {
+        self.error(op, "the request was lost").unknown().into()
     }
 
     fn error(&self, op: Op, what: &str) -> StoreError {
@@ -102,13 +120,16 @@ impl Chaos {
             None => call.await,
             Some(Mishap::Late(by)) => {
                 self.clock.sleep_until(self.clock.now().after(by)).await;
+                if self.plan().cut_off {
+                    return Err(self.lost_request(op));
+                }
                 call.await
             }
             Some(Mishap::LosesReply) => {
                 drop(call.await);
                 Err(self.error(op, "the reply was lost").unknown().into())
             }
-            Some(Mishap::LosesRequest) => Err(self.error(op, "the request was lost").unknown().into()),
+            Some(Mishap::LosesRequest) => Err(self.lost_request(op)),
             Some(Mishap::Refused) => Err(self.error(op, "refused for once").into()),
         }
     }
@@ -189,13 +210,36 @@ impl fmt::Display for Chaos {
 
 impl fmt::Debug for Chaos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Chaos").field("inner", &self.inner).field("odds", &self.odds).finish_non_exhaustive()
+        f.debug_struct("Chaos")
+            .field("inner", &self.inner)
+            .field("odds", &self.plan().odds)
+            .finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn who_is_cut_off_has_nothing_executed_not_even_what_was_under_way() {
+        let (clock, store) = (Clock::frozen(), leasehold_core::MemoryStore::new());
+        let chaos = Arc::new(Chaos::calm(Arc::new(store), clock.clone()));
+        let list = || {
+            let chaos = Arc::clone(&chaos);
+            async move { chaos.list("", None).await }
+        };
+        list().await.unwrap();
+        chaos.order(Op::List, Mishap::Late(Duration::from_secs(1)));
+        let mut under_way = Box::pin(list());
+        assert!(futures_util::FutureExt::now_or_never(&mut under_way).is_none());
+        chaos.cut_off(true);
+        assert!(list().await.unwrap_err().outcome_unknown());
+        clock.advance(Duration::from_secs(1));
+        assert!(under_way.await.unwrap_err().outcome_unknown());
+        chaos.cut_off(false);
+        list().await.unwrap();
+    }
 
     #[test]
     fn mishaps_befall_as_often_as_was_said() {

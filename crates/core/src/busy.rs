@@ -108,7 +108,15 @@ impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.holder, &self.closed) {
             (Some(holder), _) => {
-                write!(f, "{} is held by {holder} for {}", self.name, Rough(holder.held))
+                write!(f, "{} is held by {holder} for {}", self.name, Rough(holder.held))?;
+                if let Some(note) = holder.note.text() {
+                    write!(f, " ({note})")?;
+                }
+                // Of one the holder has just been told.
+                match self.ahead {
+                    Some(ahead) if ahead > 1 => write!(f, ", and {} more are ahead", ahead - 1),
+                    _ => Ok(()),
+                }
             }
             (None, Some(closed)) => {
                 write!(f, "{} is kept shut for another {}", self.name, Rough(closed.left))

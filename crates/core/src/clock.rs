@@ -1,8 +1,13 @@
 //! The clock that decides whether a lease still holds, and the one that dates tokens.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::future::poll_fn;
+use std::ops::Bound;
+use std::pin::pin;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -93,6 +98,35 @@ struct Inner {
     /// Added to the wall clock alone: a step by an administrator or by NTP.
     stepped: AtomicI64,
     moved: watch::Sender<()>,
+    /// What is waited for on a clock that stands still, each with a number of its own.
+    alarms: Mutex<BTreeSet<(BootTime, u64)>>,
+    next_alarm: AtomicU64,
+}
+
+impl Inner {
+    fn alarms(&self) -> MutexGuard<'_, BTreeSet<(BootTime, u64)>> {
+        self.alarms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One wait on a clock that stands still; forgotten with the wait.
+struct Alarm<'a> {
+    clock: &'a Inner,
+    entry: (BootTime, u64),
+}
+
+impl<'a> Alarm<'a> {
+    fn set(clock: &'a Inner, until: BootTime) -> Self {
+        let entry = (until, clock.next_alarm.fetch_add(1, Ordering::Relaxed));
+        clock.alarms().insert(entry);
+        Self { clock, entry }
+    }
+}
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        self.clock.alarms().remove(&self.entry);
+    }
 }
 
 /// Where a frozen clock starts: far enough from zero that tests can look back.
@@ -115,7 +149,8 @@ impl Clock {
 
     fn new(runs: bool) -> Self {
         let (ahead, stepped) = (AtomicI64::new(0), AtomicI64::new(0));
-        Self(Arc::new(Inner { runs, ahead, stepped, moved: watch::Sender::new(()) }))
+        let (moved, alarms, next_alarm) = (watch::Sender::new(()), Mutex::default(), AtomicU64::new(0));
+        Self(Arc::new(Inner { runs, ahead, stepped, moved, alarms, next_alarm }))
     }
 
     /// Now, by the boot clock.
@@ -163,6 +198,34 @@ impl Clock {
         self.0.ahead.load(Ordering::SeqCst)
     }
 
+    /// The next moment to come that somebody waits for, on a clock that stands still; none on one that runs. A test
+    /// that moves from one to the next skips nothing that was due between.
+    #[must_use]
+    pub fn next_alarm(&self) -> Option<BootTime> {
+        let now = self.now();
+        self.0.alarms().range((Bound::Excluded((now, u64::MAX)), Bound::Unbounded)).next().map(|(at, _)| *at)
+    }
+
+    /// What `future` gives, unless that takes longer than `limit`. For the silence of somebody who was asked: of a
+    /// machine that slept meanwhile it counts only the time awake. Must be called on a tokio runtime with its timer
+    /// on.
+    ///
+    /// # Cancel safety
+    ///
+    /// `future` is dropped with it.
+    pub async fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        if self.0.runs {
+            return tokio::time::timeout(limit, future).await.ok();
+        }
+        let mut future = pin!(future);
+        let mut late = pin!(self.sleep_until(self.now().after(limit)));
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending => late.as_mut().poll(context).map(|()| None),
+        })
+        .await
+    }
+
     /// Returns once the boot clock has reached `until`.
     ///
     /// The timer behind it stops while the machine sleeps and may come late after that; what it wakes decides
@@ -173,10 +236,14 @@ impl Clock {
     /// Nothing happens when it is dropped.
     pub async fn sleep_until(&self, until: BootTime) {
         let mut moves = self.moves();
+        let mut alarm = None;
         loop {
             let left = until.since(self.now());
             if left.is_zero() {
                 return;
+            }
+            if !self.0.runs && alarm.is_none() {
+                alarm = Some(Alarm::set(&self.0, until));
             }
             // The sender lives as long as `self`, so `changed` ends only when the clock moved.
             let moved = async { drop(moves.changed().await) };
@@ -252,5 +319,32 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_millis(10), &mut waits).await.is_err());
         clock.advance(Duration::from_secs(3600));
         waits.await;
+    }
+
+    #[tokio::test]
+    async fn a_frozen_clock_knows_what_is_waited_for_until_nobody_waits() {
+        let clock = Clock::frozen();
+        assert_eq!(clock.next_alarm(), None);
+        let (soon, late) =
+            (clock.now().after(Duration::from_secs(1)), clock.now().after(Duration::from_secs(9)));
+        let mut waits = Box::pin(clock.sleep_until(soon));
+        let answer = clock.within(Duration::from_secs(9), std::future::pending::<()>());
+        tokio::pin!(answer);
+        std::future::poll_fn(|context| {
+            assert!(waits.as_mut().poll(context).is_pending() && answer.as_mut().poll(context).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        assert_eq!(clock.next_alarm(), Some(soon));
+        drop(waits);
+        assert_eq!(clock.next_alarm(), Some(late));
+        clock.advance(Duration::from_secs(9));
+        assert_eq!(answer.await, None);
+        assert_eq!(clock.next_alarm(), None);
+        assert_eq!(
+            clock.within(Duration::ZERO, async { 1 }).await,
+            Some(1),
+            "an answer that is there is no silence"
+        );
     }
 }

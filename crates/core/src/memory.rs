@@ -12,9 +12,9 @@ use tokio::sync::Notify;
 
 use crate::{
     BootTime, Capabilities, Claim, ClaimId, Clock, Counter, Cursor, Expiry, Fencing, Joint, Leave, Ledger,
-    Line, LockName, Mark, MarkKind, MarkOutcome, Minting, Moment, Queueing, Reach, Record, RecordId, Release,
-    Renew, Renewal, Result, Ruling, ServerTime, Shares, Snapshot, Standing, State, Store, Together, Wake,
-    Watch,
+    Line, LockName, Mark, MarkKind, MarkOutcome, Member, Minting, Moment, Queueing, Reach, Record, RecordId,
+    Release, Renew, Renewal, Result, Ruling, ServerTime, Shares, Snapshot, Standing, State, Store, Together,
+    Tombstones, Wake, Watch,
     line::{first_named_twice, named_twice},
 };
 
@@ -73,6 +73,34 @@ impl MemoryStore {
     #[must_use]
     pub fn with_clock(clock: Clock) -> Self {
         Self(Arc::new(Shared { clock, inner: Mutex::default() }))
+    }
+
+    /// Forgets what was granted, queued, marked and recorded in the last `since`, as a store does that comes back
+    /// from an older copy of its data: for tests. [`Duration::MAX`] forgets everything, closures too, which are kept
+    /// otherwise. Tokens rise all the same, by the clock.
+    pub fn forget(&self, since: Duration) {
+        let everything = since == Duration::MAX;
+        let from = self.0.clock.now().before(since);
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        inner.counter = Counter::default();
+        inner.marks.retain(|_, (_, made, _)| !everything && *made < from);
+        inner.records.retain(|_, (_, made)| !everything && *made < from);
+        inner.lines.retain(|_, slot| {
+            let line = &mut slot.line;
+            let granted = |member: &Member| member.held.as_ref().map_or(member.since, |held| held.since);
+            line.members.retain(|member| !everything && granted(member) < from);
+            if everything {
+                (line.shut, line.tombstones) = (None, Tombstones::default());
+            }
+            line.version += 1;
+            slot.moved.notify_waiters();
+            let idle = slot.is_idle();
+            if idle {
+                inner.forgotten = inner.forgotten.max(slot.line.version);
+            }
+            !idle
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 pub mod fight;
 pub mod handover;
 pub mod once;
+pub mod primitives;
 pub mod proxy;
 pub mod puppet;
 pub mod resource;

@@ -6,9 +6,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use leasehold_core::{Leave, Result, Turn, fault};
+use tracing::Span;
 
 use crate::client::Client;
 use crate::engine::{Command, Request};
+use crate::event;
 use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::nesting::{Asker, ScopeMark};
@@ -28,6 +30,7 @@ pub(crate) struct Acquire {
     scope: Option<ScopeMark>,
     /// Who asks, once it has asked.
     asker: Option<Arc<Asker>>,
+    span: Span,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +45,9 @@ impl Acquire {
     pub(crate) fn new(client: Arc<Client>, terms: Terms, wait: Option<Duration>, wants_busy: bool) -> Self {
         let seq = client.next_seq();
         let (ticket, terms) = (Ticket::new(), Arc::new(terms));
+        let span = event::acquire_span(&client, &terms, wait);
         let (scope, asker) = (None, None);
-        Self { client, stage: Stage::New, ticket, seq, terms, wait, wants_busy, scope, asker }
+        Self { client, stage: Stage::New, ticket, seq, terms, wait, wants_busy, scope, asker, span }
     }
 
     /// Has it asked for by a scope.
@@ -78,6 +82,7 @@ impl Acquire {
         if let (Ok(hold), Some(asker)) = (&answer, self.asker.take()) {
             hold.asked_by(asker);
         }
+        event::record_acquire(&self.span, &answer);
         Poll::Ready(answer.map(|hold| Lease::new(hold, self.client.clone())))
     }
 }
@@ -92,7 +97,8 @@ impl Future for Acquire {
             }
             self.stage = Stage::Asked;
         }
-        match self.ticket.poll(context) {
+        let answer = self.span.in_scope(|| self.ticket.poll(context));
+        match answer {
             Poll::Ready(answer) => self.finish(answer),
             Poll::Pending => Poll::Pending,
         }

@@ -10,6 +10,7 @@ use crate::config::DEFAULT_TIMEOUT;
 use crate::engine::{self, Settings};
 use crate::event::Observer;
 use crate::open::{self, Opened};
+use crate::sim::Rests;
 use crate::{janitor, owner};
 
 /// Opens a client with other than the defaults.
@@ -23,6 +24,7 @@ pub struct Builder {
     observers: Vec<Arc<dyn Observer>>,
     clock: Option<Clock>,
     detached: bool,
+    rests: Option<Rests>,
 }
 
 impl Builder {
@@ -66,6 +68,12 @@ impl Builder {
     /// takes a lease for somebody else and ends. They run to their ttl unless somebody goes on with them.
     pub fn detached(mut self) -> Self {
         self.detached = true;
+        self
+    }
+
+    /// Tells when the client's thread has nothing more to do.
+    pub(crate) fn rests(mut self, rests: Rests) -> Self {
+        self.rests = Some(rests);
         self
     }
 
@@ -123,12 +131,12 @@ impl Builder {
     }
 
     fn settings(self) -> (Arc<str>, Settings) {
-        let Self { namespace, timeout, owner, program, observers, clock, detached: _ } = self;
+        let Self { namespace, timeout, owner, program, observers, clock, detached: _, rests } = self;
         let mut owner = owner.unwrap_or_else(owner::this_process);
         if let Some(program) = program {
             owner.program = program;
         }
         let (clock, timeout) = (clock.unwrap_or_default(), timeout.unwrap_or(DEFAULT_TIMEOUT));
-        (namespace.into(), Settings { clock, owner, timeout, observers })
+        (namespace.into(), Settings { clock, owner, timeout, observers, rests })
     }
 }

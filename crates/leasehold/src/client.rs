@@ -137,6 +137,16 @@ impl Client {
         self.handle.get().ok_or_else(janitor::ended)
     }
 
+    /// The kind of store: what its URL starts with.
+    pub(crate) fn scheme(&self) -> &str {
+        self.store_name.split(':').next().unwrap_or_default()
+    }
+
+    /// Whether its thread was started: until then nothing can be under way.
+    pub(crate) fn is_running(&self) -> bool {
+        self.handle.get().is_some()
+    }
+
     /// Runs something on the engine's thread.
     pub(crate) async fn on_engine<T: Send + 'static>(
         &self,
@@ -157,6 +167,22 @@ impl Client {
             async move { engine.clock.sleep_until(engine.clock.now().after(lasting)).await }.boxed_local()
         };
         self.on_engine(wait).await
+    }
+
+    /// Returns once so much time has passed by the client's clock, on any executor.
+    pub(crate) async fn sleep(&self, time: Duration) -> Result<()> {
+        let (mut reply, passed) = oneshot::channel();
+        self.send(Command::Run(Box::new(move |engine| {
+            async move {
+                let clock = &engine.clock;
+                tokio::select! {
+                    () = clock.sleep_until(clock.now().after(time)) => drop(reply.send(())),
+                    () = reply.closed() => {}
+                }
+            }
+            .boxed_local()
+        })))?;
+        passed.await.map_err(|_| janitor::ended())
     }
 
     /// Runs something with the store on the engine's thread, within the client's timeout.

@@ -24,6 +24,7 @@ use crate::local;
 use crate::nesting::Asker;
 use crate::party::{Party, Stage, Waiter};
 use crate::pursuit;
+use crate::sim::Rests;
 use crate::terms::Terms;
 use crate::ticket::Ticket;
 use crate::watchdog::Watchdog;
@@ -84,6 +85,8 @@ pub(crate) struct Settings {
     pub(crate) owner: Owner,
     pub(crate) timeout: Duration,
     pub(crate) observers: Vec<Arc<dyn Observer>>,
+    /// Told when the thread has nothing more to do: a simulation waits for that.
+    pub(crate) rests: Option<Rests>,
 }
 
 /// Gives the store, on the engine's thread: opening may block.
@@ -113,7 +116,11 @@ pub(crate) fn start(settings: Settings, open: Opener) -> Result<(Handle, Opening
 }
 
 fn serve(settings: Settings, store: Arc<dyn Store>, mut commands: mpsc::UnboundedReceiver<Command>) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    if let Some(rests) = &settings.rests {
+        runtime.on_thread_park(rests.bell());
+    }
+    let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
         // No file descriptors left, say. Dropping the commands answers each with an error.
         Err(error) => return tracing::error!(%error, "the client's runtime could not be started"),
@@ -272,7 +279,7 @@ impl Engine {
         let mut parties: Vec<_> = self.lines.borrow().values().cloned().collect();
         parties.extend(self.singles.borrow().values().cloned());
         for party in parties {
-            party.fail(&crate::janitor::ended());
+            self.fail(&party, &crate::janitor::ended());
             party.look_again();
             while party.stage.get() == Stage::Pursuing {
                 tokio::task::yield_now().await;
@@ -284,6 +291,7 @@ impl Engine {
     pub(crate) async fn time_out(&self, party: &Party, seq: u64, waited: Duration) {
         // Whoever was handed a lease and has not taken it yet is timed out if it is taken back from him.
         let Some(waiter) = party.find(seq).filter(|waiter| waiter.ticket.is_waiting()) else { return };
+        let ahead = party.ahead_of(seq);
         // The answer is awaited below, so the deadline task must not stop itself by leaving.
         party.leave_at_deadline(seq);
         let trouble = party.trouble.borrow().clone();
@@ -291,17 +299,31 @@ impl Engine {
         let answer = match trouble {
             // The store did not answer when last asked: "busy" would be a guess.
             Some(error) => error,
-            None => match self.look(&party.name, None).await {
+            None => match self.look(&party.name, ahead).await {
                 // Nor has it ever, and not now either.
                 Err(_) if unheard => self.no_answer(Op::Claim, Some(&party.name), waited),
                 busy => {
-                    let busy = busy.unwrap_or_else(|_| Busy::unknown(party.name.clone(), None));
+                    let busy = busy.unwrap_or_else(|_| Busy::unknown(party.name.clone(), ahead));
                     Error::TimedOut { waited, busy: Box::new(busy) }
                 }
             },
         };
         // His future may have been dropped meanwhile.
-        drop(waiter.ticket.answer(Err(answer)));
+        if waiter.ticket.answer(Err(answer.clone())).is_ok() {
+            self.not_acquired(&waiter, answer);
+        }
+    }
+
+    /// Answers all of a party with this error.
+    pub(crate) fn fail(&self, party: &Party, error: &Error) {
+        for waiter in party.fail(error) {
+            self.not_acquired(&waiter, error.clone());
+        }
+    }
+
+    fn not_acquired(&self, waiter: &Waiter, error: Error) {
+        let (name, waited) = (waiter.terms.name.clone(), self.clock.now().since(waiter.asked));
+        self.emit(&Event::NotAcquired { name, waited, error });
     }
 
     /// Who has a name, as far as can be found out quickly.
@@ -323,10 +345,8 @@ impl Engine {
         ask: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let sent = self.clock.now();
-        let answer = match tokio::time::timeout(deadline, ask).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.no_answer(op, name, deadline)),
-        };
+        let answer = self.clock.within(deadline, ask).await;
+        let answer = answer.unwrap_or_else(|| Err(self.no_answer(op, name, deadline)));
         self.asked(op, name, sent, answer.as_ref().err());
         answer
     }

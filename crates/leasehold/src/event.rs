@@ -1,9 +1,15 @@
 //! What happens to locks, for logs, metrics, the command's messages and dashboards: the one seam.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Error, LockName, LostReason, Op, Share, Token};
+use leasehold_core::{Error, LockName, LostReason, Op, Result, Share, Token};
+use tracing::{Span, field};
+
+use crate::client::Client;
+use crate::hold::Hold;
+use crate::terms::Terms;
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -36,12 +42,24 @@ pub enum Event {
         /// What it takes now.
         share: Share,
     },
+    /// An acquire ended without a lease: somebody else has the lock, the wait was over, or the store failed. (One whose
+    /// future was dropped is not told of.)
+    NotAcquired {
+        /// The lock.
+        name: LockName,
+        /// How long it was waited for.
+        waited: Duration,
+        /// What the caller is told.
+        error: Error,
+    },
     /// A renewal was answered.
     Renewed {
         /// The lock.
         name: LockName,
         /// The fencing token.
         token: Token,
+        /// How much was left when the answer came: the less, the nearer it was to the loss.
+        left: Duration,
         /// For how long it holds now without another.
         remaining: Duration,
     },
@@ -156,9 +174,31 @@ impl fmt::Display for Stuck {
     }
 }
 
-/// Listens to a client.
+/// Listens to a client: the one seam through which logs, metrics, the command's messages and dashboards hear of what
+/// happens.
 ///
-/// It is called on the client's own thread, which also renews leases: return at once.
+/// It is called on the client's own thread, which also renews leases: return at once, and hand what takes longer to a
+/// channel. Events of one lease come in their order. A client without observers, and without a subscriber of
+/// `tracing` that listens, makes no event of what it asks the store.
+///
+/// # `tracing`
+///
+/// Every client writes its events to `tracing` as well, under the target `leasehold::event`: losses as errors, what
+/// endangers a lease as warnings, acquires and releases at `DEBUG`, renewals and requests at `TRACE`. And it opens
+/// three kinds of spans, at `INFO`, in the task that asks:
+///
+/// | span | from | fields |
+/// |---|---|---|
+/// | `leasehold.acquire` | the first poll of an acquire to its answer | `store` (the kind), `name`, `ttl_ms`, `wait_ms`; `outcome`: `granted`, `busy`, `timed_out`, `failed`; `token` |
+/// | `leasehold.lease` | the grant to the end of the [`Lease`](crate::Lease) | `name`, `token`; `ended`: `released`, `dropped`, `lost` |
+/// | `leasehold.run` | around the work of [`Lock::run`](crate::Lock::run) and its likes | `name`, `token` |
+///
+/// # Metrics
+///
+/// `Metrics`, with the feature `metrics`, is an observer that counts through the facade `metrics`, with labels of few
+/// values.
+///
+/// # Examples
 ///
 /// ```
 /// use std::sync::Arc;
@@ -186,8 +226,11 @@ pub(crate) fn trace(event: &Event) {
             tracing::debug!(%name, %token, waited_ms = ms(waited), "acquired");
         }
         Event::Reshaped { name, token, share } => tracing::debug!(%name, %token, %share, "reshaped"),
-        Event::Renewed { name, token, remaining } => {
-            tracing::trace!(%name, %token, remaining_ms = ms(remaining), "renewed");
+        Event::NotAcquired { name, waited, error } => {
+            tracing::debug!(%name, %error, waited_ms = ms(waited), "not acquired");
+        }
+        Event::Renewed { name, token, left, remaining } => {
+            tracing::trace!(%name, %token, left_ms = ms(left), remaining_ms = ms(remaining), "renewed");
         }
         Event::RenewalFailed { name, token, error, remaining, .. } => {
             tracing::warn!(%name, %token, %error, remaining_ms = ms(remaining), "renewal failed, retrying");
@@ -222,6 +265,56 @@ pub(crate) fn trace(event: &Event) {
             let (name, error) = (name.as_ref().map(LockName::as_str), error.as_ref().map(Error::to_string));
             tracing::trace!(%op, name, took_us = micros(took), error, "asked");
         }
+    }
+}
+
+/// Around an acquire, from the first poll to the answer.
+pub(crate) fn acquire_span(client: &Client, terms: &Terms, wait: Option<Duration>) -> Span {
+    tracing::info_span!(
+        "leasehold.acquire",
+        store = client.scheme(),
+        name = %terms.name,
+        ttl_ms = ms(&terms.ttl),
+        wait_ms = wait.as_ref().map(ms),
+        outcome = field::Empty,
+        token = field::Empty,
+    )
+}
+
+/// Writes down how an acquire ended.
+pub(crate) fn record_acquire(span: &Span, answer: &Result<Arc<Hold>>) {
+    match answer {
+        Ok(hold) => span.record("token", hold.token().get()).record("outcome", "granted"),
+        Err(error) => span.record("outcome", outcome(error)),
+    };
+}
+
+/// Around a lease, from the grant to its end.
+pub(crate) fn lease_span(hold: &Hold) -> Span {
+    tracing::info_span!("leasehold.lease", name = %hold.name, token = hold.token().get(), ended = field::Empty)
+}
+
+/// Writes down how a lease ended.
+pub(crate) fn record_end(span: &Span, hold: &Hold, by_hand: bool) {
+    let ended = match hold.reason() {
+        Some(LostReason::Released) | None if by_hand => "released",
+        Some(LostReason::Released) | None => "dropped",
+        Some(_) => "lost",
+    };
+    span.record("ended", ended);
+}
+
+/// Around the work that runs under a lease.
+pub(crate) fn run_span(name: &LockName, token: Token) -> Span {
+    tracing::info_span!("leasehold.run", %name, token = token.get())
+}
+
+/// How an acquire ended without a lease, in one of a few words.
+pub(crate) fn outcome(error: &Error) -> &'static str {
+    match error {
+        Error::Busy(_) => "busy",
+        Error::TimedOut { .. } => "timed_out",
+        _ => "failed",
     }
 }
 

@@ -86,12 +86,14 @@ pub(crate) fn give_back(
                     }
                     let now = engine.clock.now();
                     let hopeless = !error.is_retryable() && !error.outcome_unknown();
-                    if (now >= patience || hopeless)
+                    // A ttl may be shorter than the patience: who waits for the outcome hears the store's error then.
+                    let over = now >= expires || hopeless;
+                    if (now >= patience || over)
                         && let Some(reply) = reply.take()
                     {
                         drop(reply.send(Err(error)));
                     }
-                    if now >= expires || hopeless {
+                    if over {
                         break;
                     }
                 }

@@ -9,9 +9,11 @@ use futures_util::FutureExt;
 use leasehold_core::{ConfigError, Leave, LockName, Lost, LostReason, Note, NoteError, Result, Token, fault};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use crate::client::Client;
 use crate::engine::{Command, Engine};
+use crate::event;
 use crate::handover::LeaseTicket;
 use crate::hold::{Hold, LeaseState};
 use crate::janitor;
@@ -45,11 +47,14 @@ pub struct Lease {
     released: bool,
     /// Set if it is one of several leases of this hold.
     counted: Option<Counted>,
+    /// Open as long as the lease is held.
+    span: Span,
 }
 
 impl Lease {
     pub(crate) fn new(hold: Arc<Hold>, client: Arc<Client>) -> Self {
-        Self { hold, client, released: false, counted: None }
+        let span = event::lease_span(&hold);
+        Self { hold, client, released: false, counted: None, span }
     }
 
     /// Makes it one of several of its hold.
@@ -298,6 +303,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        event::record_end(&self.span, &self.hold, self.released);
         if self.released || self.hold.is_forked() || fault!("no_release_on_drop") {
             return;
         }

@@ -19,6 +19,7 @@
 //!
 //! | to | use |
 //! |---|---|
+//! | do without `async` | [`blocking`] |
 //! | open a store | [`Leasehold::connect`], [`Leasehold::memory`] |
 //! | do something under a lock | [`Lock::run`], [`Lock::run_within`], [`Lock::try_run`] |
 //! | hold a lock by hand | [`Lock::acquire`], [`Lock::acquire_within`], [`Lock::try_acquire`] |
@@ -33,13 +34,23 @@
 //! | have one leader of many | [`Leasehold::election`] |
 //! | do something once, whoever comes first | [`Leasehold::once`], [`Leasehold::once_per`] |
 //! | protect what you write to | [`Lease::token`] |
-//! | listen to what happens | [`Observer`], `tracing` |
+//! | test what becomes of you when a lease is lost | [`sim`] |
+//! | listen to what happens | [`Observer`], which also tells of `tracing` and of metrics |
 //!
 //! # Any executor, or none
 //!
 //! A client keeps its I/O, timers, renewals and releases on a thread of its own. No future of this crate touches a
 //! runtime, so they run on tokio, on smol, under a plain `block_on`; and a program that blocks all its threads
 //! keeps its leases.
+//!
+//! # Features
+//!
+//! A feature only adds. The store in memory, [`blocking`] and [`sim`] are always there.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `sqlite` (default) | the store in an SQLite file |
+//! | `metrics` | `Metrics`, an [`Observer`] for the facade `metrics` |
 //!
 //! # Which promise, and which not
 //!
@@ -50,6 +61,7 @@
 #![forbid(unsafe_code)]
 
 mod acquire;
+pub mod blocking;
 mod builder;
 mod client;
 pub mod config;
@@ -68,6 +80,8 @@ mod local;
 mod lock;
 mod lock_all;
 mod marks;
+#[cfg(feature = "metrics")]
+mod meter;
 mod migrate;
 mod nesting;
 mod once;
@@ -85,6 +99,7 @@ mod rwlock;
 mod scope;
 mod semaphore;
 mod shape;
+pub mod sim;
 mod succession;
 mod term;
 mod terms;
@@ -111,6 +126,8 @@ pub use leasehold_core::{
 };
 pub use lock::{Lock, Outcome};
 pub use lock_all::LockAll;
+#[cfg(feature = "metrics")]
+pub use meter::Metrics;
 pub use migrate::{Both, LeasePair};
 pub use once::{Once, OnceOutcome, OnceRun, Remembered};
 pub use period::{Period, Zone};

@@ -42,6 +42,11 @@ pub(crate) fn release(
         engine.emit(&Event::Released { name: hold.name.clone(), token: hold.token(), held, handed_on: true });
         return answer(reply, Ok(()));
     }
+    // The holder may have noticed the loss before the watchdog did, which will not hear of this lease again.
+    let mut party = tenancy.party;
+    if let Some(party) = party.take_if(|_| lost.is_some()) {
+        engine.go_on(&party);
+    }
     let (engine, hold) = (engine.clone(), hold.clone());
     let expires = engine.clock.now().after(tenancy.claim.ttl);
     let given_back = janitor::give_back(&engine, &tenancy.claim, leave, expires);
@@ -56,8 +61,7 @@ pub(crate) fn release(
             });
         }
         answer(reply, judge(lost, outcome));
-        // A lease that was lost has been gone on from already.
-        if let Some(party) = tenancy.party.filter(|_| lost.is_none()) {
+        if let Some(party) = party {
             engine.go_on(&party);
         }
     });
@@ -77,9 +81,8 @@ fn at_least(engine: &Engine, tenancy: &Tenancy, leave: Leave) -> Leave {
 /// goes on with it.
 pub(crate) fn keep(engine: &Rc<Engine>, hold: &Hold) {
     let Some(tenancy) = engine.watchdog.remove(hold.id) else { return };
-    let lost = hold.reason();
     hold.end(LostReason::Released);
-    if let Some(party) = tenancy.party.filter(|_| lost.is_none()) {
+    if let Some(party) = tenancy.party {
         engine.go_on(&party);
     }
 }

@@ -10,10 +10,12 @@ use futures_util::future::{Either, select};
 use leasehold_core::{
     Aftermath, Busy, ConfigError, Error, LockName, Lost, NameError, Note, NoteError, Result, Share, Turn,
 };
+use tracing::{Instrument, Span};
 
 use crate::acquire::Acquire;
 use crate::client::Client;
 use crate::config::{Config, DEFAULT_TTL};
+use crate::event;
 use crate::lease::Lease;
 use crate::nesting;
 use crate::proof::Proof;
@@ -372,7 +374,8 @@ pub(crate) async fn run_under<P: Proof, T>(proof: P, work: impl AsyncFnOnce(&P) 
 pub(crate) async fn work_under<T>(leases: &[&Lease], work: impl Future<Output = T>) -> Result<T, Lost> {
     // The loss comes first: work that ended in the very moment of the loss is not vouched for.
     let lost = pin!(first_lost(leases));
-    let work = pin!(nesting::polled_under(leases, work));
+    let span = leases.first().map_or_else(Span::none, |lease| event::run_span(lease.name(), lease.token()));
+    let work = pin!(nesting::polled_under(leases, work.instrument(span)));
     match select(lost, work).await {
         Either::Left((lost, _)) => Err(lost),
         Either::Right((value, _)) => Ok(value),

@@ -52,6 +52,8 @@ pub(crate) struct Party {
     pub(crate) trouble: RefCell<Option<Error>>,
     /// Whether the store has answered at all since the present pursuit began.
     pub(crate) heard: Cell<bool>,
+    /// How many the store last said are before the party's claim.
+    pub(crate) ahead: Cell<Option<u32>>,
 }
 
 impl Party {
@@ -64,6 +66,7 @@ impl Party {
             moved: Notify::new(),
             trouble: RefCell::default(),
             heard: Cell::new(true),
+            ahead: Cell::default(),
         }
     }
 
@@ -131,13 +134,29 @@ impl Party {
         self.line.borrow().len()
     }
 
-    /// Answers all with this error.
-    pub(crate) fn fail(&self, error: &Error) {
+    /// Answers all with this error; gives those who still waited for it.
+    pub(crate) fn fail(&self, error: &Error) -> Vec<Waiter> {
+        let mut told = Vec::new();
         for (waiter, deadline) in self.line.take() {
-            // Somebody who no longer waits does not miss the answer.
-            drop(waiter.ticket.answer(Err(error.clone())));
+            if waiter.ticket.answer(Err(error.clone())).is_ok() {
+                told.push(waiter.clone());
+            }
             stop((waiter, deadline));
         }
+        told
+    }
+
+    /// How many are before somebody of the line, holders included, as far as it is known.
+    pub(crate) fn ahead_of(&self, seq: u64) -> Option<u32> {
+        let others = match self.stage.get() {
+            Stage::Idle => return None,
+            Stage::Pursuing => self.ahead.get()?,
+            Stage::Held => 1,
+        };
+        let line = self.line.borrow();
+        let before = line.iter().take_while(|(waiter, _)| waiter.seq != seq);
+        let before = before.filter(|(waiter, _)| waiter.ticket.is_waiting()).count();
+        Some(others.saturating_add(u32::try_from(before).unwrap_or(u32::MAX)))
     }
 
     /// Returns once nobody is left who agrees with these terms and could be the first.

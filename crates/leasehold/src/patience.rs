@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{BootTime, Cursor, Error, LockName, Op};
+use leasehold_core::{BootTime, Cursor, Error, LockName, Op, Result};
 
 use crate::engine::Engine;
 use crate::terms;
@@ -11,17 +11,24 @@ use crate::terms;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MOST_PAUSE: Duration = Duration::from_secs(1);
 
+/// A wait that ended sooner than this was none.
+const NO_WAIT: Duration = Duration::from_millis(1);
+/// So many of those in a row are busy neighbours; more are a store that always says "changed".
+const MOST_HASTY: u32 = 16;
+
 /// The patience with which one thing is asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     failing_since: Option<BootTime>,
     pauses: u32,
+    /// How many waits in a row ended at once.
+    hasty: u32,
 }
 
 impl Patience {
     /// The store has answered.
     pub(crate) fn restore(&mut self) {
-        *self = Self::default();
+        *self = Self { hasty: self.hasty, ..Self::default() };
     }
 
     /// Whether it is time to give up: the store has been silent for too long, or said no for good. What may have been
@@ -63,11 +70,14 @@ impl Patience {
             () = engine.clock.sleep_until(until) => return true,
         };
         match heard {
-            // A store that always says "changed" must not make us spin.
-            Ok(()) if engine.clock.now().since(started) < Duration::from_millis(1) => {
-                self.pause(engine).await
+            Ok(()) if engine.clock.now().since(started) >= NO_WAIT => (self.pauses, self.hasty) = (0, 0),
+            Ok(()) => {
+                self.hasty += 1;
+                // A store that always says "changed" must not make us spin.
+                if self.hasty > MOST_HASTY {
+                    self.pause(engine).await;
+                }
             }
-            Ok(()) => self.pauses = 0,
             // Not being able to listen is no reason to stop asking.
             Err(error) => {
                 engine.asked(Op::Wait, Some(name), started, Some(&error));
@@ -76,4 +86,17 @@ impl Patience {
         }
         false
     }
+}
+
+/// Waits, for somebody who stands in no line, until what was seen of a name may be out of date; for so long at most.
+pub(crate) async fn watch(engine: &Engine, name: &LockName, cursor: &Cursor, most: Duration) -> Result<()> {
+    let started = engine.clock.now();
+    let heard = tokio::select! {
+        heard = engine.store.changed(name, cursor) => heard,
+        () = engine.clock.sleep_until(started.after(most)) => Ok(()),
+    };
+    if let Err(error) = &heard {
+        engine.asked(Op::Wait, Some(name), started, Some(error));
+    }
+    heard
 }

@@ -40,8 +40,8 @@ pub(crate) async fn pursue(engine: Rc<Engine>, party: Rc<Party>) {
         match pursue_for(&engine, &party, &head).await {
             Ended::Given => return,
             Ended::Again => {}
-            Ended::Busy(busy) => party.fail(&Error::Busy(busy)),
-            Ended::Failed(error) => party.fail(&error),
+            Ended::Busy(busy) => engine.fail(&party, &Error::Busy(busy)),
+            Ended::Failed(error) => engine.fail(&party, &error),
         }
     }
     engine.go_on(&party);
@@ -67,24 +67,6 @@ async fn pursue_for(engine: &Rc<Engine>, party: &Rc<Party>, head: &Waiter) -> En
         chase.withdraw();
     }
     ended
-}
-
-/// Waits, for somebody who stands in no line, until what was seen of a name may be out of date; for so long at most.
-pub(crate) async fn watch(
-    engine: &Engine,
-    name: &leasehold_core::LockName,
-    cursor: &Cursor,
-    most: Duration,
-) -> Result<()> {
-    let started = engine.clock.now();
-    let heard = tokio::select! {
-        heard = engine.store.changed(name, cursor) => heard,
-        () = engine.clock.sleep_until(started.after(most)) => Ok(()),
-    };
-    if let Err(error) = &heard {
-        engine.asked(Op::Wait, Some(name), started, Some(error));
-    }
-    heard
 }
 
 /// A claim that nobody has stated yet.
@@ -194,6 +176,7 @@ impl Chase<'_> {
     }
 
     fn tell(&mut self, ahead: Option<u32>) {
+        self.party.ahead.set(ahead);
         if !std::mem::replace(&mut self.told, true) {
             self.engine.emit(&Event::Waiting { name: self.claim.name.clone(), ahead });
         }
@@ -213,7 +196,8 @@ impl Chase<'_> {
         let clock = &self.engine.clock;
         let refresh = clock.now().after(terms::jitter(REFRESH));
         if self.patience.listen(self.engine, &self.claim.name, cursor, refresh).await {
-            while !self.head.ticket.shows_life() {
+            // Whoever the chase began for may have gone, and others go on waiting under his claim.
+            while self.party.first_on(&self.head.terms).is_some_and(|first| !first.ticket.shows_life()) {
                 clock.sleep_until(clock.now().after(REFRESH)).await;
             }
         }

@@ -7,8 +7,6 @@ use leasehold_core::{BootTime, Clock};
 /// How often an alarm that cannot follow the boot clock by itself looks at it.
 #[cfg(not(target_os = "linux"))]
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// As good as never.
-const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// One alarm.
 #[derive(Debug)]
@@ -43,7 +41,7 @@ impl Timer {
 
     /// Returns once the boot clock has reached `until`; never without one.
     pub(crate) async fn until(&self, until: Option<BootTime>) {
-        let until = until.unwrap_or_else(|| self.clock.now().after(FAR));
+        let Some(until) = until else { return std::future::pending().await };
         let mut moves = self.clock.moves();
         while self.clock.now() < until {
             tokio::select! {

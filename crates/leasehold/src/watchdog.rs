@@ -147,6 +147,19 @@ impl Watchdog {
         self.inner.borrow().entries.get(&id).map(|entry| entry.tenancy.claim.clone())
     }
 
+    /// The claim behind a lease, numbered as its latest statement: of several that change what it takes the one with the
+    /// highest number counts, whichever arrives first.
+    pub(crate) fn restate(&self, id: u64) -> Option<Claim> {
+        let mut inner = self.inner.borrow_mut();
+        let tenancy = &mut inner.entries.get_mut(&id)?.tenancy;
+        let mut claim = Claim::clone(&tenancy.claim);
+        if !fault!("shrinks_late") {
+            claim.reshape += 1;
+        }
+        tenancy.claim = Arc::new(claim.clone());
+        Some(claim)
+    }
+
     /// Goes on with a lease that takes this much from now on, under a new token if it takes more. Gives the party that
     /// stood behind it in this process: what it waits for is no longer what is held here.
     pub(crate) fn reshape(&self, id: u64, share: Share, token: Option<Token>) -> Option<Rc<Party>> {
@@ -359,7 +372,10 @@ pub(crate) fn lose(engine: &Engine, id: u64, reason: LostReason) {
         let mut inner = engine.watchdog.inner.borrow_mut();
         inner.schedule(id, None);
         let Some(entry) = inner.entries.get_mut(&id) else { return };
-        (entry.hold.clone(), entry.tenancy.clone(), std::mem::take(&mut entry.ensuring))
+        let tenancy = entry.tenancy.clone();
+        // Those behind it are gone on with below; whoever gives it back later finds nobody to go on with.
+        entry.tenancy.party = None;
+        (entry.hold.clone(), tenancy, std::mem::take(&mut entry.ensuring))
     };
     let stands = hold.end(reason);
     // After the end: whoever hears "lost" here must not find that it holds.
@@ -377,7 +393,7 @@ async fn renew(engine: Rc<Engine>, batch: Vec<(u64, Renew)>) {
     let shortest = batch.iter().map(|(_, renew)| renew.claim.ttl).min().unwrap_or_default();
     let deadline = terms::renewal_deadline(shortest, engine.settings.timeout);
     let asked: Vec<Renew> = batch.iter().map(|(_, renew)| renew.clone()).collect();
-    let answers = tokio::time::timeout(deadline, engine.store.renew(&asked)).await;
+    let answers = engine.clock.within(deadline, engine.store.renew(&asked)).await;
     // The end of validity is counted from before the request was sent, whenever the reply comes.
     let sent = if fault!("validity_from_reply") { engine.clock.now() } else { sent };
     let answers = answers.unwrap_or_default();
@@ -409,6 +425,7 @@ fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {
     let Some(entry) = inner.entries.get_mut(&id) else { return };
     entry.in_flight = false;
     let until = terms::valid_until(sent, ttl);
+    let left = entry.hold.remaining();
     if !entry.hold.extend(until) {
         // Its time ran out before the answer came: the holder may have acted on that.
         drop(inner);
@@ -425,7 +442,7 @@ fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {
     inner.schedule(id, Some(next));
     drop(inner);
     let remaining = hold.remaining();
-    engine.emit(&Event::Renewed { name: hold.name.clone(), token: hold.token(), remaining });
+    engine.emit(&Event::Renewed { name: hold.name.clone(), token: hold.token(), left, remaining });
 }
 
 fn failed(engine: &Engine, id: u64, error: Error) {

@@ -4,6 +4,7 @@ mod contract;
 mod files;
 mod imports;
 mod links;
+mod surface;
 mod verbs;
 
 use std::path::Path;
@@ -49,6 +50,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Findings> {
     let files = text_files(&workspace.workspace_root)?;
     let mut findings = Findings::default();
     imports::check(workspace, &files, &mut findings);
+    surface::check(workspace, &files, &mut findings);
     verbs::check(&files, &mut findings);
     files::check(&files, &mut findings);
     contract::check(&files, &mut findings);

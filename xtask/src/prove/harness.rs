@@ -1,4 +1,4 @@
-//! The proofs `fight`, `handover` and `once`: programs of the harness, which has real processes.
+//! The proofs `fight`, `handover`, `once` and `primitives`: programs of the harness.
 
 use std::process::Command;
 
@@ -13,6 +13,14 @@ pub(super) fn fight(proof: &mut Proof) -> Result<bool> {
 
 pub(super) fn handover(proof: &mut Proof) -> Result<bool> {
     program(proof, "handover", &[], 30)
+}
+
+/// As many histories as are worth the name, however long they take.
+pub(super) fn primitives(proof: &mut Proof) -> Result<bool> {
+    let program = proof.build(HARNESS, "primitives")?;
+    let mut command = Command::new(program);
+    command.args(["--seed", &proof.seed.to_string()]);
+    proof.run(&mut command)
 }
 
 pub(super) fn once(proof: &mut Proof) -> Result<bool> {

@@ -48,6 +48,11 @@ const PARTS: &[Part] = &[
         run: harness::handover,
     },
     Part {
+        name: "primitives",
+        about: "10,000 histories of random programs on memory with faults, 100 on SQLite: linearizable",
+        run: harness::primitives,
+    },
+    Part {
         name: "once",
         about: "50 processes do each thing once, and are killed at random points of it",
         run: harness::once,

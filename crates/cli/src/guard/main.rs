@@ -189,7 +189,8 @@ impl Guard {
                 Ok(Some(order)) => order,
                 // A frame that cannot be read is as bad as none: `run` is no longer what it was.
                 Ok(None) | Err(_) => {
-                    if !fault!("guard_ignores_end_of_run") {
+                    // Where all has ended and nothing is left, nothing can come back.
+                    if !self.done && !fault!("guard_ignores_end_of_run") {
                         self.kill_tree();
                     }
                     if let Some(carried) = self.carried.take() {

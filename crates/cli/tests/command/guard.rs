@@ -48,7 +48,11 @@ pub(crate) fn living(pids: &[u32]) -> Vec<u32> {
 
 /// The guard of a `run`.
 pub(crate) fn guard_of(running: &Running) -> Option<u32> {
-    let run = running.pid();
+    guard_under(running.pid())
+}
+
+/// The same by the number of the `run`.
+pub(crate) fn guard_under(run: u32) -> Option<u32> {
     let children = std::fs::read_to_string(format!("/proc/{run}/task/{run}/children")).unwrap_or_default();
     let name = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     children

@@ -36,12 +36,14 @@ pub(crate) async fn is_deserted(client: &Leasehold, name: &str) -> bool {
     snapshot.holders.is_empty() && snapshot.waiters.is_empty()
 }
 
-/// Polls a future once, and drops it when there has been time to answer it: it is gone before it hears.
-pub(crate) async fn unheard<T>(future: impl Future<Output = T>) {
+/// Polls a future once, and drops it when there has been time to answer it: it is gone before it hears, unless the
+/// answer was there within that one poll. Says whether it was.
+pub(crate) async fn unheard<T>(future: impl Future<Output = T>) -> bool {
     let mut future = std::pin::pin!(future);
     let first = std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context)));
-    drop(first.await);
+    let heard = first.await.is_ready();
     tokio::time::sleep(ms(20)).await;
+    heard
 }
 
 #[derive(Debug, Default)]
@@ -71,8 +73,6 @@ pub(crate) enum Mood {
     Refuse,
     /// Executed, but the answer is lost.
     Lose,
-    /// Executed, but the answer takes so many milliseconds.
-    Late(u64),
     /// Never answers.
     Hang,
     /// Claims only: on its way for so many milliseconds before it is executed, and not answered.
@@ -161,11 +161,6 @@ impl Moody {
             Mood::Lose => {
                 call.await?;
                 Err(error().unknown().into())
-            }
-            Mood::Late(millis) => {
-                let answer = call.await;
-                tokio::time::sleep(ms(millis)).await;
-                answer
             }
             Mood::Hang | Mood::Stray(_) => std::future::pending().await,
         }

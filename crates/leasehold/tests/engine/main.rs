@@ -5,6 +5,7 @@ mod at_least;
 mod common;
 mod election;
 mod knots;
+mod line;
 mod migrate;
 mod once;
 mod permits;

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::common::{Log, TTL, ms, until};
+use leasehold::sim::Sim;
 use leasehold::{
     Clock, Error, Event, LeaseState, LeaseTicket, Leasehold, LostReason, MemoryStore, Outcome, Token,
 };
@@ -325,23 +326,33 @@ async fn names_are_listed_within_their_namespace() {
     two.release().await.unwrap();
 }
 
-#[test]
-fn futures_and_handles_may_cross_threads() {
-    fn check<T: Send + Sync>(_: &T) {}
-    fn send<T: Send>(_: &T) {}
-    let client = Leasehold::memory();
-    let lock = client.lock("x");
-    check(&client);
-    check(&lock);
-    send(&lock.acquire());
-    send(&lock.acquire_within(TTL));
-    send(&lock.try_acquire());
-    send(&lock.run(async |lease| lease.check().is_ok()));
-    smol::block_on(async {
-        let lease = lock.acquire().await.unwrap();
-        check(&lease);
-        send(&lease.lost());
-        send(&lease.ensure(TTL));
-        send(&lease.release());
-    });
+#[tokio::test]
+async fn a_no_says_who_has_it_since_when_why_and_how_many_are_ahead() {
+    let sim = Sim::new();
+    let (a, b, c) = (sim.client(), sim.host("b"), sim.host("c"));
+    let lease = a.lock("import").note("import of June").acquire().await.unwrap();
+    sim.advance(Duration::from_secs(72)).await;
+    let mut waits = Vec::new();
+    // Whoever came last gives up first.
+    for (client, most) in [(&b, 60), (&c, 50), (&c, 40)] {
+        let lock = client.lock("import").fair();
+        waits.push(tokio::spawn(async move { lock.acquire_within(Duration::from_secs(most)).await }));
+        sim.advance(Duration::from_secs(1)).await;
+    }
+    sim.advance(Duration::from_secs(60)).await;
+    let mut ahead = Vec::new();
+    for wait in waits {
+        let Err(Error::TimedOut { busy, .. }) = wait.await.unwrap() else { panic!("it is held") };
+        let holder = busy.holder.as_ref().unwrap();
+        assert_eq!((holder.host.as_str(), holder.is_you, holder.token), ("a", false, lease.token()));
+        assert_eq!(holder.note.text(), Some("import of June"));
+        assert!(holder.held >= Duration::from_secs(72 + 42), "{:?}", holder.held);
+        assert!(busy.to_string().contains("held by a (sim, pid 1000, sim) for "), "{busy}");
+        assert!(busy.to_string().contains(" (import of June)"), "{busy}");
+        ahead.extend(busy.ahead);
+    }
+    // The holder, whoever came from other hosts before, and the tasks of the same host.
+    assert_eq!(ahead, [1, 2, 3]);
+    let Err(Error::Busy(busy)) = b.lock("import").attempt().await else { panic!("it is held") };
+    assert_eq!(busy.ahead, Some(1));
 }

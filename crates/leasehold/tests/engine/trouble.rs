@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Log, Mood, Moody, TTL, ms, until};
-use leasehold::{Clock, Error, Event, LeaseState, Leasehold, LostReason, Op};
-use leasehold_core::{Leave, Store};
+use crate::common::{Log, TTL, ms, until};
+use leasehold::sim::{Mishap, Sim, Wire};
+use leasehold::{Clock, Error, Event, LeaseState, Leasehold, LostReason, MemoryStore, Op};
+use leasehold_core::Leave;
 
-/// More often than any test asks.
-const ALWAYS: u32 = u32::MAX;
-
-fn client() -> (Arc<Moody>, Arc<Log>, Leasehold) {
-    let (store, log) = (Arc::new(Moody::new()), Arc::new(Log::default()));
+fn client() -> (Arc<Wire>, Arc<Log>, Leasehold) {
+    let (store, log) = (Arc::new(Wire::around(Arc::new(MemoryStore::new()))), Arc::new(Log::default()));
     let builder = Leasehold::builder().timeout(TTL).observer(log.clone());
     (store.clone(), log, builder.store(store))
 }
@@ -19,26 +17,26 @@ fn client() -> (Arc<Moody>, Arc<Log>, Leasehold) {
 #[tokio::test]
 async fn a_lost_answer_is_cured_by_asking_again_with_the_same_id() {
     let (store, _, client) = client();
-    store.be(Op::Claim, Mood::Lose, 3);
+    store.next(Op::Claim, Mishap::ReplyLost, 3);
     let lease = client.lock("x").acquire_within(TTL * 5).await.unwrap();
     let snapshot = client.inspect("x").await.unwrap();
     assert_eq!(snapshot.holders.len(), 1);
     assert_eq!(snapshot.holders[0].token, Some(lease.token()), "it is the one that was granted first");
     assert!(snapshot.waiters.is_empty());
-    store.be(Op::Release, Mood::Lose, 2);
+    store.next(Op::Release, Mishap::ReplyLost, 2);
     lease.release().await.expect("the first try succeeded, though its answer was lost");
 }
 
 #[tokio::test]
 async fn a_store_that_fails_for_longer_than_the_timeout_is_an_error_and_nothing_is_left() {
     let (store, _, client) = client();
-    for mood in [Mood::Refuse, Mood::Lose, Mood::Hang] {
-        store.be(Op::Claim, mood, ALWAYS);
+    for mishap in [Mishap::Refused, Mishap::ReplyLost, Mishap::Silent] {
+        store.always(Op::Claim, mishap);
         let clock = Clock::system();
         let started = clock.now();
         let error = client.lock("x").acquire().await.unwrap_err();
-        assert!(matches!(error, Error::Store(_)), "{mood:?}: {error}");
-        assert_eq!(error.outcome_unknown(), mood != Mood::Refuse, "{mood:?}");
+        assert!(matches!(error, Error::Store(_)), "{mishap:?}: {error}");
+        assert_eq!(error.outcome_unknown(), mishap != Mishap::Refused, "{mishap:?}");
         assert!(clock.now().since(started) >= TTL, "not before its time");
         until("what was granted unseen is given back", async || {
             client.inspect("x").await.unwrap().holders.is_empty()
@@ -50,7 +48,7 @@ async fn a_store_that_fails_for_longer_than_the_timeout_is_an_error_and_nothing_
 #[tokio::test]
 async fn a_wait_that_ends_while_the_store_is_silent_says_that_and_not_busy() {
     let (store, _, client) = client();
-    store.be(Op::Claim, Mood::Refuse, ALWAYS);
+    store.always(Op::Claim, Mishap::Refused);
     let error = client.lock("x").acquire_within(TTL / 3).await.unwrap_err();
     assert!(matches!(error, Error::Store(_)), "{error}");
 }
@@ -59,7 +57,7 @@ async fn a_wait_that_ends_while_the_store_is_silent_says_that_and_not_busy() {
 async fn a_wait_is_a_hard_bound_also_when_the_store_hangs() {
     let (store, _, client) = client();
     let _held = client.lock("x").acquire().await.unwrap();
-    store.be(Op::Inspect, Mood::Hang, ALWAYS);
+    store.always(Op::Inspect, Mishap::Silent);
     let clock = Clock::system();
     let started = clock.now();
     let error = client.lock("x").acquire_within(ms(100)).await.unwrap_err();
@@ -71,9 +69,9 @@ async fn a_wait_is_a_hard_bound_also_when_the_store_hangs() {
 async fn renewals_that_fail_for_a_while_cost_nothing() {
     let (store, log, client) = client();
     let lease = client.lock("x").ttl(TTL).acquire().await.unwrap();
-    for mood in [Mood::Refuse, Mood::Lose, Mood::Hang] {
+    for mishap in [Mishap::Refused, Mishap::ReplyLost, Mishap::Silent] {
         let before = log.count(|event| matches!(event, Event::RenewalFailed { .. }));
-        store.be(Op::Renew, mood, 1);
+        store.next(Op::Renew, mishap, 1);
         until("a renewal fails", async || {
             log.count(|event| matches!(event, Event::RenewalFailed { .. })) > before
         })
@@ -83,7 +81,7 @@ async fn renewals_that_fail_for_a_while_cost_nothing() {
             log.count(|event| matches!(event, Event::Renewed { .. })) > good
         })
         .await;
-        assert_eq!(lease.state(), LeaseState::Held, "{mood:?}");
+        assert_eq!(lease.state(), LeaseState::Held, "{mishap:?}");
     }
     assert_eq!(log.count(|event| matches!(event, Event::Lost { .. })), 0);
     lease.release().await.unwrap();
@@ -95,7 +93,7 @@ async fn renewals_that_fail_for_good_endanger_the_lease_and_then_lose_it_before_
     let clock = Clock::system();
     let asked = clock.now();
     let lease = client.lock("x").ttl(TTL).grace(TTL / 4).acquire().await.unwrap();
-    store.be(Op::Renew, Mood::Refuse, ALWAYS);
+    store.always(Op::Renew, Mishap::Refused);
     lease.endangered().await;
     assert_eq!(lease.state(), LeaseState::Endangered);
     lease.check().expect("it still holds");
@@ -105,7 +103,7 @@ async fn renewals_that_fail_for_good_endanger_the_lease_and_then_lose_it_before_
     until("everybody is told", async || log.count(|event| matches!(event, Event::Lost { .. })) > 0).await;
     assert_eq!(log.count(|event| matches!(event, Event::Endangered { .. })), 1, "told once");
     // The store comes back and would renew it: too late.
-    store.be(Op::Renew, Mood::Fine, 0);
+    store.mend();
     assert!(lease.check().is_err());
     assert!(lease.ensure(ms(1)).await.is_err());
     assert_eq!(log.count(|event| matches!(event, Event::Lost { .. })), 1, "told once");
@@ -117,7 +115,7 @@ async fn an_answer_that_comes_after_the_end_brings_nothing_back() {
     let (clock, log) = (Clock::system(), Arc::new(Log::default()));
     let client = Leasehold::builder().clock(clock.clone()).observer(log.clone()).store(store.clone());
     let lease = client.lock("x").ttl(Duration::from_secs(60)).acquire().await.unwrap();
-    store.be(Op::Renew, Mood::Late(200), 1);
+    store.next(Op::Renew, Mishap::Late(ms(200)), 1);
     let lease = Arc::new(lease);
     clock.advance(Duration::from_secs(1));
     let ensured = tokio::spawn({
@@ -138,21 +136,14 @@ async fn an_answer_that_comes_after_the_end_brings_nothing_back() {
 
 #[tokio::test]
 async fn validity_counts_from_before_the_request_was_sent() {
-    let (store, _, _) = client();
-    let client = Leasehold::builder().store(store.clone());
-    let (clock, ttl) = (Clock::system(), Duration::from_secs(20));
-    let bound = |asked| lease_end(ttl).saturating_sub(clock.now().since(asked));
-    store.be(Op::Claim, Mood::Late(700), 1);
-    let asked = clock.now();
-    let lease = client.lock("x").ttl(ttl).acquire().await.unwrap();
-    // Half of what the answer was late is left for a slow machine.
-    let (most, left) = (bound(asked) + ms(350), lease.remaining());
-    assert!(left <= most, "{left:?} of {most:?} after the grant");
-    store.be(Op::Renew, Mood::Late(700), 1);
-    let asked = clock.now();
-    lease.ensure(ttl - ms(1000)).await.unwrap();
-    let (most, left) = (bound(asked) + ms(350), lease.remaining());
-    assert!(left <= most, "{left:?} of {most:?} after the renewal");
+    let (sim, ttl, late) = (Sim::new(), Duration::from_secs(20), ms(700));
+    let (client, lock) = (sim.client(), sim.client().lock("x").ttl(ttl));
+    sim.wire(&client).next(Op::Claim, Mishap::Late(late), 1);
+    let lease = sim.until(lock.acquire()).await.unwrap();
+    assert_eq!(lease.remaining(), lease_end(ttl) - late, "after the grant");
+    sim.wire(&client).next(Op::Renew, Mishap::Late(late), 1);
+    sim.until(lease.ensure(ttl - ms(1000))).await.unwrap();
+    assert_eq!(lease.remaining(), lease_end(ttl) - late, "after the renewal");
     lease.release().await.unwrap();
 }
 
@@ -164,12 +155,12 @@ fn lease_end(ttl: Duration) -> Duration {
 #[tokio::test]
 async fn a_repeated_grant_holds_no_longer_than_the_first() {
     let (store, _, client) = client();
-    store.be(Op::Claim, Mood::Lose, 4);
+    store.next(Op::Claim, Mishap::ReplyLost, 4);
     let clock = Clock::system();
     let asked = clock.now();
     let lease = client.lock("x").ttl(Duration::from_secs(2)).acquire().await.unwrap();
     let promised = lease.remaining() + clock.now().since(asked);
-    let snapshot = store.inner.inspect(lease.name()).await.unwrap();
+    let snapshot = store.store().inspect(lease.name()).await.unwrap();
     assert!(lease.remaining() < snapshot.holders[0].left, "it ends before the store lets others in");
     assert!(promised <= Duration::from_secs(2), "counted from the first time it was asked");
     drop(lease);
@@ -179,8 +170,8 @@ async fn a_repeated_grant_holds_no_longer_than_the_first() {
 async fn a_lease_that_the_store_no_longer_knows_is_lost_at_the_next_renewal() {
     let (store, _, client) = client();
     let lease = client.lock("x").ttl(TTL).acquire().await.unwrap();
-    let id = store.inner.inspect(lease.name()).await.unwrap().holders[0].id;
-    store.inner.release(lease.name(), id, Leave::Open).await.unwrap();
+    let id = store.store().inspect(lease.name()).await.unwrap().holders[0].id;
+    store.store().release(lease.name(), id, Leave::Open).await.unwrap();
     assert_eq!(lease.lost().await.reason, LostReason::StoreForgot);
     assert!(matches!(lease.release().await, Err(Error::Lost(_))));
 }
@@ -189,8 +180,8 @@ async fn a_lease_that_the_store_no_longer_knows_is_lost_at_the_next_renewal() {
 async fn a_release_of_what_somebody_else_ended_says_so() {
     let (store, _, client) = client();
     let lease = client.lock("x").ttl(Duration::from_secs(60)).acquire().await.unwrap();
-    let id = store.inner.inspect(lease.name()).await.unwrap().holders[0].id;
-    store.inner.release(lease.name(), id, Leave::Open).await.unwrap();
+    let id = store.store().inspect(lease.name()).await.unwrap().holders[0].id;
+    store.store().release(lease.name(), id, Leave::Open).await.unwrap();
     assert!(matches!(lease.release().await, Err(Error::Lost(_))));
 }
 
@@ -198,10 +189,10 @@ async fn a_release_of_what_somebody_else_ended_says_so() {
 async fn a_release_that_is_not_answered_goes_on_in_the_background() {
     let (store, log, client) = client();
     let lease = client.lock("x").ttl(Duration::from_secs(60)).acquire().await.unwrap();
-    store.be(Op::Release, Mood::Refuse, ALWAYS);
+    store.always(Op::Release, Mishap::Refused);
     assert!(matches!(lease.release().await, Err(Error::Store(_))));
     assert_eq!(log.count(|event| matches!(event, Event::ReleaseFailed { .. })), 1, "told once");
-    store.be(Op::Release, Mood::Fine, 0);
+    store.mend();
     until("it is given back", async || client.inspect("x").await.unwrap().holders.is_empty()).await;
 }
 
@@ -218,7 +209,7 @@ async fn a_grant_that_nobody_takes_lapses() {
             continue;
         }
         // It is granted, but the future is never polled again: it must not be renewed.
-        let held = async || !store.inner.inspect(&name.parse_name()).await.unwrap().holders.is_empty();
+        let held = async || !store.store().inspect(&name.parse_name()).await.unwrap().holders.is_empty();
         until("it is granted", held).await;
         until("it lapses", async || !held().await).await;
         return;

@@ -1,0 +1,34 @@
+//! Runs random programs against every primitive on each embedded store, and checks each history.
+
+use clap::Parser;
+use leasehold_conformance::Check;
+use leasehold_harness::primitives::{NAMES, Site, memory_with_faults, prove_from, sqlite};
+
+/// Random programs against every primitive; each history must be linearizable.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// How many histories on memory with faults.
+    #[arg(long, default_value_t = 10_000)]
+    memory: u64,
+    /// How many on SQLite.
+    #[arg(long, default_value_t = 100)]
+    sqlite: u64,
+    /// The seed of the first run; each run takes the next.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn main() -> Check {
+    let Arguments { memory, sqlite: on_sqlite, seed } = Arguments::parse();
+    say(&memory_with_faults(), seed, memory, true)?;
+    say(&sqlite(), seed, on_sqlite, false)
+}
+
+fn say(site: &impl Site, seed: u64, histories: u64, faults: bool) -> Check {
+    if histories == 0 {
+        return Ok(());
+    }
+    let traffic = prove_from(site, seed, histories.div_ceil(NAMES as u64))?;
+    println!("{}, from seed {seed}: {traffic}", site.name());
+    traffic.judge(faults)
+}
