@@ -51,7 +51,10 @@ impl Stated {
             "s" | "S" => {
                 let left = answer.natural()?;
                 let closure = closure(left, &answer.text()?, &answer.text()?);
-                let retry = Some(closure.left.min(PLACE_LIFE));
+                // Who holds and waits for more waits no longer than its lease.
+                let lapse = answer.number().ok().and_then(|micros| u64::try_from(micros).ok());
+                let lapse = lapse.map_or(PLACE_LIFE, Duration::from_micros);
+                let retry = Some(closure.left.min(lapse));
                 Self { state: State::Closed(closure), at, wants: what == "S", retry }
             }
             "x" => said(State::Spent),

@@ -308,8 +308,14 @@ function DO.want(c, v)
     give_up(c, holds)
     rewrite(c, holds, take_of(m), limit_of(m), 0, 0)
   end
-  if shut then return closed(stays and 'S' or 's') end
-  return {stays and 'W' or 'w', now, v[3], first_to_lapse(c.id)}
+  -- The wait for more ends with the own lease, too, so that is not left out.
+  local first = first_to_lapse()
+  if shut then
+    local reply = closed(stays and 'S' or 's')
+    reply[6] = first
+    return reply
+  end
+  return {stays and 'W' or 'w', now, v[3], first}
 end
 function DO.gone(c, v)
   -- Final: the same statement, arriving once more, must not take what somebody gets under the old id later.
