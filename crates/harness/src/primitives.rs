@@ -9,6 +9,7 @@
 #[cfg(test)]
 mod brute;
 mod drive;
+mod fate;
 mod history;
 mod model;
 #[cfg(test)]

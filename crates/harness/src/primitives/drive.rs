@@ -1,15 +1,16 @@
-//! What the hosts of a run do: random programs, each task its own, and what befalls their hosts.
+//! What the hosts of a run do: random programs, each task its own.
 
 use std::cell::RefCell;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold::{Clock, Error, Lease, Leasehold, Lock, Lost, Result, Scope};
-use leasehold_conformance::{Check, Failure, Odds, drop_after};
+use leasehold_conformance::{Check, Failure, drop_after};
 
+use super::fate::{afterwards, fate};
 use super::model::{Hold, Kind, Want};
 use super::record::{Recorder, Records, Told};
-use super::scene::{HOSTS, Host, Scene};
+use super::scene::{HOSTS, Host, MOST, Scene};
 
 /// How many tasks a host has.
 const TASKS: usize = 2;
@@ -17,8 +18,6 @@ const TASKS: usize = 2;
 const SCOPES: usize = 2;
 /// How many times each asks for something.
 const ROUNDS: usize = 3;
-/// For how many ttl a run may go on: nobody waits longer than all others may hold one after the other.
-const MOST: u32 = 200;
 /// What the names of a run may be.
 pub(super) const KINDS: [Kind; 5] =
     [Kind::Mutex, Kind::ReadWrite, Kind::Permits(3), Kind::Reentrant, Kind::Once];
@@ -101,60 +100,6 @@ pub(super) async fn run(scene: &Scene, seed: u64) -> Check<Ran> {
     Ok(Ran { records: recorder.records(), cuts, mishaps: scene.mishaps(), passed: scene.moved.get() })
 }
 
-/// What befalls a host: it is cut off for a while, or it dies.
-async fn fate(scene: &Scene, host: &Host, recorder: &Recorder, cuts: &RefCell<u64>, mut dice: fastrand::Rng) {
-    let Some(chaos) = &host.chaos else { return };
-    let pause = |dice: &mut fastrand::Rng, longest: f64| {
-        let until = scene.clock.now().after(scene.ttl.mul_f64(dice.f64() * longest));
-        scene.clock.sleep_until(until)
-    };
-    match dice.u8(..5) {
-        0 => {
-            pause(&mut dice, 3.0).await;
-            chaos.cut_off(true);
-            recorder.dies(host.number);
-            host.dead.send_replace(true);
-        }
-        1 => {
-            pause(&mut dice, 2.0).await;
-            chaos.cut_off(true);
-            *cuts.borrow_mut() += 1;
-            pause(&mut dice, 2.0).await;
-            chaos.cut_off(false);
-        }
-        _ => {}
-    }
-}
-
-/// Whatever was left behind ends by itself: somebody who comes later gets every name.
-async fn afterwards(scene: &Scene, kinds: &[Kind], recorder: &Recorder) -> Check {
-    let Some(host) = scene.hosts.last() else { return Ok(()) };
-    for host in scene.hosts.iter().filter(|host| !*host.dead.borrow()) {
-        if let Some(chaos) = &host.chaos {
-            chaos.with_odds(Odds::default());
-        }
-    }
-    for (name, kind) in kinds.iter().enumerate() {
-        let want = most(*kind);
-        // What was done is not done again, though its name is as free as any other.
-        let told = *kind != Kind::Once;
-        let hold = if told { recorder.asks(name, host.number, want) } else { 0 };
-        let lock = lock(&host.client, &scopes(&host.client), *kind, want, name)?.ttl(scene.ttl);
-        let lease = lock.acquire_within(scene.ttl * 20).await.map_err(|error| {
-            Failure::new(format!("name {name} was never free again: {error}\n{}", story(&recorder.records())))
-        })?;
-        if !told {
-            lease.release().await?;
-            continue;
-        }
-        recorder.tell(name, host.number, hold, Told::Granted(lease.token().get(), lease.remaining()));
-        recorder.tell(name, host.number, hold, Told::Releasing);
-        lease.release().await?;
-        recorder.tell(name, host.number, hold, Told::Released);
-    }
-    Ok(())
-}
-
 /// The whole story, for people.
 pub(super) fn story(records: &Records) -> String {
     let lines = records.events.iter().enumerate().map(|(at, event)| format!("{at:>4} {event}\n"));
@@ -164,7 +109,7 @@ pub(super) fn story(records: &Records) -> String {
 }
 
 /// What only one can have.
-const fn most(kind: Kind) -> Want {
+pub(super) const fn most(kind: Kind) -> Want {
     match kind {
         Kind::Mutex | Kind::Once => Want::All,
         Kind::ReadWrite => Want::Write,
@@ -175,11 +120,11 @@ const fn most(kind: Kind) -> Want {
 }
 
 /// The scopes that the tasks of a host share.
-fn scopes(client: &Leasehold) -> Vec<Scope> {
+pub(super) fn scopes(client: &Leasehold) -> Vec<Scope> {
     (0..SCOPES).map(|number| client.scope(format!("scope {number}"))).collect()
 }
 
-fn lock(client: &Leasehold, scopes: &[Scope], kind: Kind, want: Want, name: usize) -> Check<Lock> {
+pub(super) fn lock(client: &Leasehold, scopes: &[Scope], kind: Kind, want: Want, name: usize) -> Check<Lock> {
     let name = called(name);
     match (kind, want) {
         (Kind::Mutex | Kind::Once, Want::All) => Ok(client.lock(name)),

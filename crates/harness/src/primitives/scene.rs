@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 use leasehold::{Clock, Leasehold, Ledger, MemoryStore, Store};
-use leasehold_conformance::{Chaos, Check, Odds};
+use leasehold_conformance::{Chaos, Check, Failure, Odds};
 use tokio::sync::watch;
 
 use super::history::Lingers;
@@ -18,6 +18,8 @@ use super::history::Lingers;
 pub(super) const HOSTS: usize = 3;
 /// How long a client accepts silence.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// For how many ttl a run may go on: nobody waits longer than all others may hold one after the other.
+pub(super) const MOST: u32 = 200;
 /// By how much a clock that stands still is moved at once, at the most.
 const TICK: Duration = Duration::from_millis(60);
 
@@ -230,6 +232,9 @@ impl Scene {
         tokio::select! {
             closed = close => Ok(closed.into_iter().collect::<leasehold::Result<()>>()?),
             () = self.pass_time(&mut dice) => Ok(()),
+            () = self.clock.sleep_until(self.clock.now().after(self.ttl * MOST)) => {
+                Err(Failure::new("a client that has nothing left to do does not close"))
+            }
         }
     }
 
