@@ -99,7 +99,9 @@ impl Taking {
         let plan = &self.plan;
         let clock = Clock::system();
         let asked = clock.now();
-        let lease = match waiting::acquire(client, plan, signals, listener, talk).await {
+        let lease = match waiting::acquire(client, plan, hold::acquire(client, plan), signals, listener, talk)
+            .await
+        {
             waiting::Ended::Held(lease) => lease,
             waiting::Ended::Signalled(signal) => return Ok(exit::signalled(signal)),
             waiting::Ended::Refused(Error::Busy(busy)) => {

@@ -317,6 +317,7 @@ impl Child {
             return;
         }
         let _ = kill_process_group(self.pid, signal);
+        self.order(&Order::Signal(number));
         // A stopped group would look at it only when continued.
         if self.stopped && signal != Signal::CONT && signal != Signal::KILL {
             let _ = kill_process_group(self.pid, Signal::CONT);
@@ -363,7 +364,7 @@ impl Child {
 }
 
 /// Whether stdin is a terminal that is ours to give away.
-fn in_foreground() -> bool {
+pub(crate) fn in_foreground() -> bool {
     let stdin = rustix::stdio::stdin();
     isatty(stdin) && tcgetpgrp(stdin).is_ok_and(|group| group == getpgrp())
 }

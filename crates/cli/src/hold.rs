@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use leasehold::config::{Config, OnFail, Scope, StoreChoice, Wait, exact};
 use leasehold::{
-    Builder, Clock, Code, Error, Lease, Leasehold, Op, Reach, Result, Scheme, StoreError, StoreErrorKind,
+    Builder, Clock, Code, Error, Lease, Leasehold, Lock, LockName, Note, Op, Reach, Result, Scheme,
+    StoreError, StoreErrorKind,
 };
 
 use crate::failure::Failure;
@@ -79,29 +80,59 @@ fn refuse_narrow(scope: Option<Scope>, reach: Option<Reach>, store: &str) -> Res
     }
 }
 
+/// What lease is asked for.
+pub(crate) struct Asked<'a> {
+    pub(crate) name: &'a LockName,
+    pub(crate) ttl: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) fair: bool,
+    pub(crate) note: &'a Note,
+    /// For how long others are kept out also when the run is killed. Who ends his run himself says how long it is.
+    pub(crate) at_least: Duration,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn of(plan: &'a Plan) -> Self {
+        let Plan { name, ttl, grace, fair, note, options, .. } = plan;
+        let at_least = if options.on_fail == OnFail::Hold { options.at_least } else { Duration::ZERO };
+        Self { name, ttl: *ttl, grace: *grace, fair: *fair, note, at_least }
+    }
+
+    pub(crate) fn lock(&self, client: &Leasehold) -> Lock {
+        let Self { name, ttl, grace, fair, note, at_least } = self;
+        // Whatever of the command lives keeps others out, also when everything that watched it was killed.
+        let mut lock = client.lock(name).ttl(*ttl).grace(*grace).anchored();
+        if client.capabilities().aftermath {
+            lock = lock.at_least(*at_least);
+        }
+        if let Some(note) = note.text() {
+            lock = lock.note(note);
+        }
+        if *fair {
+            lock = lock.fair();
+        }
+        lock
+    }
+}
+
 /// Asks for the lease of a plan: once, or waiting in line.
 pub(crate) async fn acquire(client: &Leasehold, plan: &Plan) -> Result<Lease> {
-    let Plan { name, ttl, grace, wait, fair, note, .. } = plan;
-    // Whatever of the command lives keeps others out, also when everything that watched it was killed.
-    let mut lock = client.lock(name).ttl(*ttl).grace(*grace).anchored();
-    // Who ends his run himself says how long it stays shut; this is for a run that cannot, since it was killed.
-    if plan.options.on_fail == OnFail::Hold && client.capabilities().aftermath {
-        lock = lock.at_least(plan.options.at_least);
-    }
-    if let Some(note) = note.text() {
-        lock = lock.note(note);
-    }
-    if *fair {
-        lock = lock.fair();
-    }
-    match wait {
+    let lock = Asked::of(plan).lock(client);
+    match plan.wait {
         // A store that is silent is asked again, which takes as long again; who does not wait is told in time.
         None => match tokio::time::timeout(plan.store.timeout.value, lock.attempt()).await {
             Ok(answer) => answer,
             Err(_) => Err(silent(client, plan)),
         },
-        Some(Wait::For(longest)) => lock.acquire_within(*longest).await,
-        Some(Wait::Forever) => lock.acquire().await,
+        Some(wait) => acquire_in(lock, wait).await,
+    }
+}
+
+/// Asks for a lease, waiting for so long.
+pub(crate) async fn acquire_in(lock: Lock, wait: Wait) -> Result<Lease> {
+    match wait {
+        Wait::For(longest) => lock.acquire_within(longest).await,
+        Wait::Forever => lock.acquire().await,
     }
 }
 

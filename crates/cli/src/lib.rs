@@ -8,7 +8,7 @@
 //! | what `run` does, in order | `run` |
 //! | when a command is stopped | `timetable` (arithmetic), `supervise` (deeds) |
 //! | signals, process groups, the terminal | `signals`, `child`, `sys` |
-//! | Ctrl-Z and `fg` | `job` |
+//! | Ctrl-Z and `fg` | `job`; while waiting in line `stand_in` |
 //! | what kills the command when `run` cannot | `guard` |
 //! | what the library is asked | `hold` |
 //! | leases of scripts, whose steps are processes of their own | `acquire`, `script`, `check`, `keeper` |
@@ -53,6 +53,7 @@ mod nested;
 mod only_errors;
 mod options;
 mod overdue;
+mod pass;
 mod pause;
 mod plan;
 mod report;
@@ -63,6 +64,7 @@ mod settings;
 mod show;
 mod signals;
 mod sock;
+mod stand_in;
 mod supervise;
 mod sys;
 mod talk;
@@ -83,9 +85,13 @@ use usage::Asked;
 /// Runs the command with the arguments of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    sys::allocate_modestly();
     let words: Vec<OsString> = std::env::args_os().collect();
     if words.get(1).is_some_and(|word| word == guard::FLAG) {
         return ExitCode::from(guard::main(&words));
+    }
+    if words.get(1).is_some_and(|word| word == stand_in::FLAG) {
+        return ExitCode::from(stand_in::main(&words));
     }
     ExitCode::from(obey(&words))
 }

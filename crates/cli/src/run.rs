@@ -5,6 +5,7 @@ mod under;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ends::{bug, under_another};
@@ -26,7 +27,7 @@ use crate::signals::Signals;
 use crate::supervise::Ended;
 use crate::talk::Talk;
 use crate::timetable::Timetable;
-use crate::{dry_run, exit, hold, settings, waiting};
+use crate::{dry_run, exit, hold, settings, stand_in, waiting};
 
 const NOT_RUN: &str = "the command was not run";
 
@@ -54,7 +55,17 @@ pub(crate) async fn run(
     // Before the store is asked, so that the guard gets ready while we wait for the answer.
     let later = plan.options.only_errors || plan.options.dry_run;
     let guard = RefCell::new(if later { None } else { Some(start_guard(&plan)?) });
-    let run = Run { plan: &plan, words, listener: &listener, clock, talk, beside, guard, global };
+    let run = Run {
+        plan: &plan,
+        words,
+        listener: &listener,
+        clock,
+        talk,
+        beside,
+        guard,
+        life: RefCell::default(),
+        global,
+    };
     let opened = {
         let program = hold::program(&plan);
         let open = hold::open(&config, &plan.store, program.as_deref(), &listener, talk);
@@ -105,6 +116,8 @@ struct Run<'a> {
     global: &'a Global,
     /// It waits for its command.
     guard: RefCell<Option<Guard>>,
+    /// What keeps the lease alive, if that is not this process alone; kept to its very end.
+    life: RefCell<Option<OwnedFd>>,
 }
 
 /// A command that runs, its timetable, and where its output is if that is kept back.
@@ -143,7 +156,12 @@ impl Run<'_> {
             Ok(false) => return Ok(exit::OK),
             Err(error) => return self.without_store(&error, signals).await,
         }
-        match waiting::acquire(client, plan, signals, self.listener, talk).await {
+        let acquire = async {
+            let (answer, life) = stand_in::acquire(client, plan, self.global, talk).await;
+            self.life.replace(life);
+            answer
+        };
+        match waiting::acquire(client, plan, acquire, signals, self.listener, talk).await {
             waiting::Ended::Signalled(signal) => Ok(exit::signalled(signal)),
             waiting::Ended::Held(lease) => self.under(client, lease, signals).await,
             waiting::Ended::Refused(Error::Busy(busy)) => self.busy(client, &busy).await,

@@ -6,7 +6,6 @@ use std::time::Duration;
 use leasehold::config::{Wait, exact};
 use leasehold::{BootTime, Busy, Clock, Error, Lease, Leasehold};
 
-use crate::hold;
 use crate::human::{clock as on_a_clock, harmless, ordinal, rough};
 use crate::listener::Listener;
 use crate::plan::Plan;
@@ -31,18 +30,20 @@ pub(crate) enum Ended {
     Signalled(i32),
 }
 
-/// Waits for the lease of a plan.
+/// Waits for the lease of a plan, and shows it meanwhile.
 pub(crate) async fn acquire(
     client: &Leasehold,
     plan: &Plan,
+    acquire: impl Future<Output = Result<Lease, Error>>,
     signals: &mut Signals,
     listener: &Arc<Listener>,
     talk: Talk,
 ) -> Ended {
     let clock = Clock::system();
-    let mut show = Show { client, plan, listener, talk, start: clock.now(), clock, busy: None, frame: 0 };
+    let start = clock.now();
+    let mut show = Show { client, plan, listener, talk, start, clock, busy: None, ahead: None, frame: 0 };
     let acquired = {
-        let acquire = std::pin::pin!(hold::acquire(client, plan));
+        let acquire = std::pin::pin!(acquire);
         let show = std::pin::pin!(show.for_ever());
         tokio::select! {
             biased;
@@ -67,6 +68,8 @@ struct Show<'a> {
     clock: Clock,
     start: BootTime,
     busy: Option<Busy>,
+    /// How many are before us, where somebody else stands in line for us.
+    ahead: Option<u32>,
     frame: u32,
 }
 
@@ -116,7 +119,10 @@ impl Show<'_> {
     async fn look(&mut self) {
         // What cannot be looked at is not shown; the acquire itself will tell if the store is gone.
         if let Ok(snapshot) = self.client.inspect(&self.plan.name).await {
-            self.busy = Some(Busy::from_snapshot(&snapshot, None, self.client.owner()));
+            let us = self.client.owner();
+            let place = snapshot.waiters.iter().position(|waiter| waiter.owner.id() == us.id());
+            self.ahead = place.and_then(|place| u32::try_from(snapshot.holders.len() + place).ok());
+            self.busy = Some(Busy::from_snapshot(&snapshot, None, us));
         }
     }
 
@@ -128,7 +134,7 @@ impl Show<'_> {
             text.push_str(&format!(" / {}", on_a_clock(longest)));
         }
         // The holder itself is one of those ahead.
-        if let Some(ahead) = self.listener.heard().ahead {
+        if let Some(ahead) = self.listener.heard().ahead.or(self.ahead) {
             text.push_str(&format!(" · {} in line", ordinal(ahead.max(1))));
         }
         if let Some(holder) = self.busy.as_ref().and_then(|busy| busy.holder.as_ref()) {

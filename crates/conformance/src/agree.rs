@@ -109,7 +109,9 @@ fn entry(one: &Entry, model: &Entry) -> Check {
     ensure!(same, "{one:?}, by the model {model:?}");
     ensure!((wanted, reshape) == (&model.wanted, &model.reshape), "{one:?}, by the model {model:?}");
     ensure!(token.is_some() == model.token.is_some(), "{one:?}, by the model {model:?}");
-    ensure!((tenure, renewals) == (&model.tenure, &model.renewals), "{one:?}, by the model {model:?}");
+    // A store that prolongs a lease without writing cannot count all.
+    let counted = *renewals <= model.renewals;
+    ensure!(*tenure == model.tenure && counted, "{one:?}, by the model {model:?}");
     same_time("the age", *age, model.age)?;
     same_time("the last renewal", *renewed, model.renewed)?;
     same_time("what is left", *left, model.left)?;

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Cursor, Leave, Ledger, LockName, Op, Release, Renew, Renewal,
-    Result, Snapshot, Standing, Store, StoreError, StoreErrorKind, Together,
+    Capabilities, Claim, ClaimId, Clock, Cursor, Leave, Ledger, LockName, Mark, MarkKind, MarkOutcome, Op,
+    Record, RecordId, Release, Renew, Renewal, Result, Snapshot, Standing, Store, StoreError, StoreErrorKind,
+    Together, Unsupported,
 };
 
 /// What befalls one call.
@@ -106,6 +107,11 @@ impl Chaos {
         mishap
     }
 
+    /// The ledger of the store; it is asked for only where there is one.
+    fn kept(&self) -> Result<&dyn Ledger> {
+        self.inner.ledger().ok_or_else(|| Unsupported::new("marks and records").into())
+    }
+
     fn lost_request(&self, op: Op) -> leasehold_core::Error {
         self.error(op, "the request was lost").unknown().into()
     }
@@ -194,11 +200,40 @@ impl Store for Chaos {
     }
 
     fn ledger(&self) -> Option<&dyn Ledger> {
-        self.inner.ledger()
+        self.inner.ledger().map(|_| self as &dyn Ledger)
     }
 
     async fn close(&self) -> Result<()> {
         self.inner.close().await
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Ledger for Chaos {
+    async fn mark(&self, mark: &Mark) -> Result<MarkOutcome> {
+        self.call(Op::Ledger, async { self.kept()?.mark(mark).await }).await
+    }
+
+    async fn marks(&self, kind: MarkKind, name: &LockName) -> Result<Vec<Mark>> {
+        self.call(Op::Ledger, async { self.kept()?.marks(kind, name).await }).await
+    }
+
+    async fn unmark(&self, kind: MarkKind, name: &LockName, key: &str) -> Result<bool> {
+        self.call(Op::Ledger, async { self.kept()?.unmark(kind, name, key).await }).await
+    }
+
+    async fn record(&self, record: &Record) -> Result<RecordId> {
+        self.call(Op::Ledger, async { self.kept()?.record(record).await }).await
+    }
+
+    async fn records(
+        &self,
+        name: Option<&LockName>,
+        after: RecordId,
+        most: usize,
+    ) -> Result<Vec<(RecordId, Record)>> {
+        self.call(Op::Ledger, async { self.kept()?.records(name, after, most).await }).await
     }
 }
 

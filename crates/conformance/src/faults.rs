@@ -146,6 +146,24 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "processes",
         "trouble::a_replaced_file_is_noticed_and_leases_of_the_old_one_are_lost",
     ),
+    (
+        "redis_renews_by_set",
+        "leasehold-redis",
+        "trouble",
+        "at_maxmemory_leases_are_renewed_and_given_back_and_none_is_granted",
+    ),
+    (
+        "redis_leaves_the_key_free",
+        "leasehold-redis",
+        "trouble",
+        "the_whole_world_is_excluded_by_the_plain_key_and_excludes_us",
+    ),
+    (
+        "redis_takes_foreign_keys",
+        "leasehold-redis",
+        "trouble",
+        "a_foreign_key_without_an_end_is_told_and_never_changed",
+    ),
     ("guard_ignores_deadline", "leasehold-cli", "command", "guard::check_09_a_frozen_run_is_a_dead_holder"),
     (
         "guard_ignores_end_of_run",

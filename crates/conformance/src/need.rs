@@ -33,6 +33,8 @@ pub(crate) enum Need {
     Movable,
     /// A clock that stands still unless it is moved.
     Frozen,
+    /// A clock that dates tokens and can step while the one that judges leases does not.
+    Stepping,
 }
 
 /// What a store and its subject have to offer.
@@ -42,6 +44,7 @@ pub(crate) struct Offer {
     pub(crate) ledger: bool,
     pub(crate) second: bool,
     pub(crate) clock: Option<Clock>,
+    pub(crate) one_clock: bool,
 }
 
 impl Need {
@@ -80,6 +83,10 @@ impl Need {
             Self::Frozen => {
                 let frozen = offer.clock.as_ref().is_some_and(|clock| !clock.runs());
                 (frozen, "its clock cannot be made to stand still")
+            }
+            Self::Stepping => {
+                let steps = offer.clock.is_some() && !offer.one_clock;
+                (steps, "it has no clock that could step alone")
             }
         };
         if met { None } else { Some(why) }

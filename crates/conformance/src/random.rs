@@ -149,7 +149,9 @@ impl<'a> Pair<'a> {
                 Ok(())
             }
             Step::Wall(micros) => {
-                self.bench.clock().step_wall(*micros);
+                if !self.bench.offer.one_clock {
+                    self.bench.clock().step_wall(*micros);
+                }
                 Ok(())
             }
             Step::List(prefix) => self.list(prefix).await,

@@ -13,6 +13,7 @@ pub struct Fixture {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) second: Option<Arc<dyn Store>>,
     pub(crate) clock: Option<Clock>,
+    pub(crate) one_clock: bool,
     pub(crate) guard: Box<dyn Any + Send + Sync>,
 }
 
@@ -20,7 +21,7 @@ impl Fixture {
     /// A store that nobody else uses, without any claims.
     #[must_use]
     pub fn new(store: impl Store) -> Self {
-        Self { store: Arc::new(store), second: None, clock: None, guard: Box::new(()) }
+        Self { store: Arc::new(store), second: None, clock: None, one_clock: false, guard: Box::new(()) }
     }
 
     /// Another client of the same store: another connection, as another process would have one. It may be
@@ -38,6 +39,13 @@ impl Fixture {
         self
     }
 
+    /// The store has one clock for everything, so that the one that dates tokens cannot step alone.
+    #[must_use]
+    pub fn one_clock(mut self) -> Self {
+        self.one_clock = true;
+        self
+    }
+
     /// Whatever must live as long as the case, such as a directory that is removed when it is dropped.
     #[must_use]
     pub fn guard(mut self, guard: impl Any + Send + Sync) -> Self {
@@ -48,12 +56,13 @@ impl Fixture {
 
 impl fmt::Debug for Fixture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { store, second, clock, guard: _ } = self;
+        let Self { store, second, clock, one_clock, guard: _ } = self;
         let second = second.is_some();
         f.debug_struct("Fixture")
             .field("store", store)
             .field("second", &second)
             .field("clock", clock)
+            .field("one_clock", one_clock)
             .finish()
     }
 }

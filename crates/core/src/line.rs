@@ -152,9 +152,9 @@ impl Line {
         self.members.is_empty() && self.shut.is_none() && self.tombstones.is_empty()
     }
 
-    fn bury(&mut self, now: BootTime, id: ClaimId, life: Duration) {
+    fn bury(&mut self, id: ClaimId, until: BootTime) {
         if !crate::fault!("claim_twice_granted") {
-            self.tombstones.bury(id, now.after(life));
+            self.tombstones.bury(id, until);
         }
     }
 }

@@ -177,7 +177,7 @@ pub struct Entry {
     pub age: Duration,
     /// How long ago it was last renewed, or its place refreshed.
     pub renewed: Duration,
-    /// How often it was renewed.
+    /// How often it was renewed; fewer times, or none, where the store prolongs leases without writing.
     pub renewals: u32,
     /// How much is left of its lease, or of its place.
     pub left: Duration,

@@ -16,6 +16,7 @@ mod mutate;
 mod record;
 mod scene;
 mod suite;
+mod tasks;
 mod wgl;
 
 pub use drive::NAMES;

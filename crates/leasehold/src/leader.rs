@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::client::Client;
 use crate::engine::{Command, Engine};
-use crate::{janitor, pursuit, terms};
+use crate::{janitor, patience, terms};
 
 /// How long to wait before a failing store is asked again; it doubles up to [`MOST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -97,7 +97,7 @@ async fn follow(engine: Rc<Engine>, name: LockName, tell: watch::Sender<Seen>) {
                         (told, troubled) = (now, false);
                         tell.send_replace(Seen { leader, trouble: None });
                     }
-                    pursuit::watch(&engine, &name, &snapshot.cursor, terms::jitter(LOOK_AGAIN)).await
+                    patience::watch(&engine, &name, &snapshot.cursor, terms::jitter(LOOK_AGAIN)).await
                 }
                 Err(error) => Err(error),
             };

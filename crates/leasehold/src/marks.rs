@@ -107,6 +107,18 @@ impl Slot {
         }
     }
 
+    /// That somebody else has done it, and marked it, before the work that is done here could be marked.
+    pub(crate) fn done_before(&self, mark: &Mark) -> Error {
+        let message =
+            format!("the work is done, but {} had marked it as done before: both have done it", mark.by);
+        StoreError::new(StoreErrorKind::Unavailable, Op::Ledger, self.client.store())
+            .about(&self.name)
+            .saying(message)
+            .code(Code::LOST)
+            .help("see whether its effect is there twice; tokens sent with the effect would have kept one of them out")
+            .into()
+    }
+
     /// That there may be no mark although it was done, or was about to start.
     fn unmarked(&self, failed: Option<Error>, lost: Option<Lost>) -> Error {
         let (what, help) = match self.after {

@@ -273,7 +273,7 @@ impl Once {
     /// As [`Lock::attempt`], except for [`Error::Busy`]; a store that keeps no marks; a bad period or zone.
     /// [`Error::Lost`] if the work was stopped since its lease was lost. And when the work is done but could not be
     /// marked: that is an [`Error::Store`] whose message says so, with [`Code::LOST`] if it was the lease that ended
-    /// first; then somebody else may do it again.
+    /// first; then somebody else may do it again, or has.
     ///
     /// # Cancel safety
     ///
@@ -426,8 +426,10 @@ impl Once {
         result: Result<T, E>,
     ) -> Result<OnceOutcome<T, E>> {
         if result.is_ok() && self.after == OnceAfter::Success {
-            // One that stands can only be of somebody who was let in by an end of our lease that we did not see.
-            slot.make_mark(&run.lease, run.remembered()).await?;
+            // One that stands is of somebody who was let in when our lease ended while the mark was under way.
+            if let Some(mark) = slot.make_mark(&run.lease, run.remembered()).await? {
+                return Err(slot.done_before(&mark));
+            }
         }
         let (name, token) = (run.lease.name().clone(), run.token());
         if let Err(error) = run.lease.release().await {

@@ -26,6 +26,17 @@ pub(crate) fn open(url: &StoreUrl, clock: Clock, detached: bool) -> Result<Opene
             let store = if detached { store.detached() } else { store };
             Ok(Opened { store: Arc::new(store), created })
         }
+        #[cfg(feature = "redis")]
+        Scheme::Redis
+        | Scheme::Rediss
+        | Scheme::RedisUnix
+        | Scheme::Valkey
+        | Scheme::Valkeys
+        | Scheme::Tair
+        | Scheme::Tairs => {
+            let store = leasehold_redis::RedisStore::open_with(url, clock)?;
+            Ok(Opened { store: Arc::new(store), created: None })
+        }
         other => Err(ConfigError::new(format!("this build has no store for {}: URLs", other.as_str()))
             .code(Code::URL)
             .help(format!("it has: {}", built_in().join(" ")))
@@ -36,5 +47,6 @@ pub(crate) fn open(url: &StoreUrl, clock: Clock, detached: bool) -> Result<Opene
 /// The schemes that this build can open.
 pub(crate) fn built_in() -> Vec<&'static str> {
     let sqlite = cfg!(feature = "sqlite").then_some("sqlite:");
-    sqlite.into_iter().chain(["memory:"]).collect()
+    let redis: &[&str] = if cfg!(feature = "redis") { &["redis:", "valkey:", "tair:"] } else { &[] };
+    sqlite.into_iter().chain(redis.iter().copied()).chain(["memory:"]).collect()
 }

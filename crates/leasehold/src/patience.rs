@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{BootTime, Cursor, Error, LockName, Op};
+use leasehold_core::{BootTime, Cursor, Error, LockName, Op, Result};
 
 use crate::engine::Engine;
 use crate::terms;
@@ -86,4 +86,17 @@ impl Patience {
         }
         false
     }
+}
+
+/// Waits, for somebody who stands in no line, until what was seen of a name may be out of date; for so long at most.
+pub(crate) async fn watch(engine: &Engine, name: &LockName, cursor: &Cursor, most: Duration) -> Result<()> {
+    let started = engine.clock.now();
+    let heard = tokio::select! {
+        heard = engine.store.changed(name, cursor) => heard,
+        () = engine.clock.sleep_until(started.after(most)) => Ok(()),
+    };
+    if let Err(error) = &heard {
+        engine.asked(Op::Wait, Some(name), started, Some(error));
+    }
+    heard
 }

@@ -69,24 +69,6 @@ async fn pursue_for(engine: &Rc<Engine>, party: &Rc<Party>, head: &Waiter) -> En
     ended
 }
 
-/// Waits, for somebody who stands in no line, until what was seen of a name may be out of date; for so long at most.
-pub(crate) async fn watch(
-    engine: &Engine,
-    name: &leasehold_core::LockName,
-    cursor: &Cursor,
-    most: Duration,
-) -> Result<()> {
-    let started = engine.clock.now();
-    let heard = tokio::select! {
-        heard = engine.store.changed(name, cursor) => heard,
-        () = engine.clock.sleep_until(started.after(most)) => Ok(()),
-    };
-    if let Err(error) = &heard {
-        engine.asked(Op::Wait, Some(name), started, Some(error));
-    }
-    heard
-}
-
 /// A claim that nobody has stated yet.
 pub(crate) fn new_claim(engine: &Engine, terms: &Terms, tokens: u32) -> Result<Claim> {
     Ok(Claim {

@@ -15,13 +15,12 @@ use leasehold_core::{
 use tokio::sync::{OwnedMutexGuard, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::{BUSY_DEADLINE, CLAIM_UNDER_WAY, Engine};
+use crate::engine::{BUSY_DEADLINE, Engine};
 use crate::event::Event;
 use crate::hold::Hold;
 use crate::janitor;
 use crate::patience::Patience;
 use crate::pursuit::REFRESH;
-use crate::shape::Way;
 use crate::terms;
 use crate::watchdog;
 
@@ -161,25 +160,20 @@ impl<'a> Change<'a> {
 
     /// The claim behind the lease, for a restatement that changes what holds and creates nothing.
     fn claim(&self) -> Option<Claim> {
-        let claim = Claim::clone(&*self.engine.watchdog.claim(self.hold.id)?);
+        let claim = self.engine.watchdog.restate(self.hold.id)?;
         // It succeeds itself: a store that has forgotten the lease then says so. Asked for as a claim like any other
         // it would be granted anew, or stand in the line, and what was lost would seem to have been held throughout.
         let succeeds = Some(claim.id);
         Some(Claim { succeeds, tokens: 1, seen: self.engine.seen.get(), ..claim })
     }
 
-    async fn ask(&self, way: Way, claim: &mut Claim) -> Result<Standing> {
-        let (engine, shape) = (self.engine, &self.hold.shape);
+    async fn ask(&self, claim: &mut Claim) -> Result<Standing> {
+        let engine = self.engine;
         claim.not_after = engine.not_after();
-        let before = shape.late(way);
-        shape.set_late(way, engine.clock.now().after(CLAIM_UNDER_WAY));
         let ask = engine.store.claim(claim);
         let answer = engine.call(Op::Claim, Some(&self.hold.name), engine.settings.timeout, ask).await;
         if let Ok(standing) = &answer {
             engine.tick(standing.server_time);
-        }
-        if !answer.as_ref().is_err_and(Error::outcome_unknown) {
-            shape.set_late(way, before);
         }
         answer
     }
@@ -206,18 +200,11 @@ impl<'a> Change<'a> {
         if !engine.store.capabilities().reshaping {
             return Err(Unsupported::new("upgrades: give it back, and acquire it for writing").into());
         }
-        // A request for less that nobody heard of again could arrive after the grant, and let readers in beside the
-        // writer.
-        let late = if fault!("shrinks_late") { engine.clock.now() } else { shape.late(Way::Down) };
-        tokio::select! {
-            () = engine.clock.sleep_until(late) => {}
-            () = self.stop.cancelled() => return Err(stopped()),
-        }
         claim.share = Share::EXCLUSIVE;
         let mut patience = Patience::default();
         while !self.stop.is_cancelled() {
             shape.unsettled.store(true, Ordering::SeqCst);
-            match self.ask(Way::Up, &mut claim).await {
+            match self.ask(&mut claim).await {
                 Ok(Standing { state, cursor, server_time: _ }) => {
                     patience.restore();
                     self.trouble.replace(None);
@@ -341,13 +328,11 @@ impl<'a> Change<'a> {
                 let lost = self.hold.check().err().unwrap_or(Lost::new(LostReason::Released));
                 return answer(Err(lost.into()));
             };
-            let again = match self.ask(Way::Down, &mut claim).await.map(|standing| standing.state) {
+            let again = match self.ask(&mut claim).await.map(|standing| standing.state) {
                 Ok(State::Granted(_)) => {
-                    answer(Ok(()));
-                    // A request for more that nobody heard of again may arrive yet; it is undone after its time.
-                    let late = shape.late(Way::Up);
-                    shape.unsettled.store(late > engine.clock.now(), Ordering::SeqCst);
-                    late
+                    // What was sent before and never answered has a lower number: should it arrive yet, nothing is done.
+                    shape.unsettled.store(false, Ordering::SeqCst);
+                    return answer(Ok(()));
                 }
                 Ok(state) => {
                     if state != State::Spent {

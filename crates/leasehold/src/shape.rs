@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use leasehold_core::{BootTime, Share, Token};
+use leasehold_core::{Share, Token};
 use tokio::sync;
 
 /// What a lease takes now, and under which token.
@@ -19,17 +19,6 @@ pub(crate) struct Shape {
     pub(crate) unsettled: AtomicBool,
     /// How many wait for their turn, so that whoever only settles what was left makes room.
     pub(crate) waiting: sync::watch::Sender<u32>,
-    /// Until when a request for less, or for more, may still arrive that was sent and never answered.
-    late: [AtomicU64; 2],
-}
-
-/// Which way a request changes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// Less, or as much as it takes already.
-    Down,
-    /// More.
-    Up,
 }
 
 impl Shape {
@@ -41,17 +30,7 @@ impl Shape {
             turn: Arc::default(),
             unsettled: AtomicBool::new(false),
             waiting: sync::watch::Sender::new(0),
-            late: Default::default(),
         }
-    }
-
-    /// Until when a request of this kind may still arrive.
-    pub(crate) fn late(&self, way: Way) -> BootTime {
-        BootTime::from_nanos(self.late[way as usize].load(Ordering::SeqCst))
-    }
-
-    pub(crate) fn set_late(&self, way: Way, until: BootTime) {
-        self.late[way as usize].store(until.as_nanos(), Ordering::SeqCst);
     }
 
     pub(crate) fn token(&self) -> Token {

@@ -147,6 +147,19 @@ impl Watchdog {
         self.inner.borrow().entries.get(&id).map(|entry| entry.tenancy.claim.clone())
     }
 
+    /// The claim behind a lease, numbered as its latest statement: of several that change what it takes the one with the
+    /// highest number counts, whichever arrives first.
+    pub(crate) fn restate(&self, id: u64) -> Option<Claim> {
+        let mut inner = self.inner.borrow_mut();
+        let tenancy = &mut inner.entries.get_mut(&id)?.tenancy;
+        let mut claim = Claim::clone(&tenancy.claim);
+        if !fault!("shrinks_late") {
+            claim.reshape += 1;
+        }
+        tenancy.claim = Arc::new(claim.clone());
+        Some(claim)
+    }
+
     /// Goes on with a lease that takes this much from now on, under a new token if it takes more. Gives the party that
     /// stood behind it in this process: what it waits for is no longer what is held here.
     pub(crate) fn reshape(&self, id: u64, share: Share, token: Option<Token>) -> Option<Rc<Party>> {

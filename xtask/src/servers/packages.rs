@@ -22,6 +22,12 @@ pub(super) const NEEDS: &[Need] = &[
         package: "strace",
         uses: "tells what a command asks of the system, and kills it there",
     },
+    Need { tool: "cc", package: "gcc", uses: "compiles the clock that a server under test goes by" },
+    Need {
+        tool: "redis-server",
+        package: "redis-server",
+        uses: "is the store that the Redis crate speaks to",
+    },
     Need { tool: "script", package: "bsdutils", uses: "gives a command a terminal" },
     Need { tool: "unshare", package: "util-linux", uses: "plays that the machine has slept" },
 ];

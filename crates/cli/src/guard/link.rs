@@ -1,18 +1,15 @@
 //! What `run` and its guard say to each other: small frames over a pair of sockets.
 
 use std::io::{self, Read as _, Write as _};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use leasehold::BootTime;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg, sockopt::socket_peercred,
-};
+use rustix::net::sockopt::socket_peercred;
 use rustix::process::Pid;
 
 use super::frame::HEAD;
+use crate::pass;
 
 /// When the command must be asked to end, and when it must be dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +55,7 @@ pub(crate) enum Order {
     Attach { command: i32, deadline: Option<Deadline>, shelter: Option<String> },
     /// The lease was prolonged: this is the heartbeat.
     Beat(Deadline),
-    /// Send this signal to all that the command left behind.
+    /// Send this signal to all that the command left behind, if it has ended.
     Signal(i32),
     /// Kill the tree.
     Kill,
@@ -120,18 +117,7 @@ pub(super) fn next_news(bytes: &mut Vec<u8>) -> Heard {
 
 /// Sends an order without ever waiting: a guard that does not listen for hundreds of heartbeats is no guard.
 pub(super) fn send_order(to: impl AsFd, order: &Order, life: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    let bytes = order.packed();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut along = SendAncillaryBuffer::new(&mut space);
-    let fds = life.as_slice();
-    if !fds.is_empty() {
-        along.push(SendAncillaryMessage::ScmRights(fds));
-    }
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    match sendmsg(to, &[io::IoSlice::new(&bytes)], &mut along, flags)? {
-        sent if sent == bytes.len() => Ok(()),
-        _ => Err(io::ErrorKind::WouldBlock.into()),
-    }
+    pass::send(to, &order.packed(), life)
 }
 
 /// The guard's end. It waits for what it reads and writes.
@@ -163,23 +149,12 @@ impl Link {
         let mut life = None;
         let mut have = 0;
         while have < HEAD {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut along = RecvAncillaryBuffer::new(&mut space);
-            let mut into = [io::IoSliceMut::new(&mut head[have..])];
-            let got = match recvmsg(&self.0, &mut into, &mut along, RecvFlags::CMSG_CLOEXEC) {
-                Ok(got) => got.bytes,
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            };
+            let (got, along) = pass::receive(&self.0, &mut head[have..])?;
             if got == 0 {
                 return Ok(None);
             }
             have += got;
-            for message in along.drain() {
-                if let RecvAncillaryMessage::ScmRights(fds) = message {
-                    life = fds.last().or(life);
-                }
-            }
+            life = along.or(life);
         }
         let mut bytes = vec![0; u16::from_le_bytes(head).into()];
         (&self.0).read_exact(&mut bytes)?;

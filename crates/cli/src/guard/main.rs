@@ -95,8 +95,10 @@ struct Guard {
     shelter: Option<Shelter>,
     /// Nothing is left of the command.
     done: bool,
-    /// TERM was sent for want of a heartbeat.
+    /// TERM was sent for want of a heartbeat, and none has come since.
     termed: bool,
+    /// TERM was sent for want of a heartbeat, whatever came later.
+    asked: bool,
     /// The tree was killed for want of a heartbeat.
     killed: bool,
 }
@@ -139,6 +141,7 @@ impl Guard {
             shelter: None,
             done: false,
             termed: false,
+            asked: false,
             killed: false,
         })
     }
@@ -189,7 +192,8 @@ impl Guard {
                 Ok(Some(order)) => order,
                 // A frame that cannot be read is as bad as none: `run` is no longer what it was.
                 Ok(None) | Err(_) => {
-                    if !fault!("guard_ignores_end_of_run") {
+                    // Where all has ended and nothing is left, nothing can come back.
+                    if !self.done && !fault!("guard_ignores_end_of_run") {
                         self.kill_tree();
                     }
                     if let Some(carried) = self.carried.take() {
@@ -218,7 +222,10 @@ impl Guard {
                     self.termed = false;
                 }
                 Order::Signal(number) => {
-                    if let Some(signal) = Signal::from_named_raw(number) {
+                    // `run` may not have heard yet that the command has ended, and its group is all that it reached.
+                    self.look_at_children();
+                    let over = self.guarded.is_some_and(|guarded| guarded.ended);
+                    if let Some(signal) = Signal::from_named_raw(number).filter(|_| over) {
                         self.roots().signal(signal);
                     }
                 }
@@ -293,7 +300,7 @@ impl Guard {
             return if self.done { Then::End } else { Then::GoOn };
         }
         if term.is_some_and(|term| now >= term.after(FOR_RUN)) && !self.termed {
-            self.termed = true;
+            (self.termed, self.asked) = (true, true);
             if let Some(Guarded { pid, .. }) = self.guarded.filter(|_| !self.done) {
                 let _ = kill_process_group(pid, Signal::TERM);
                 let _ = kill_process_group(pid, Signal::CONT);

@@ -61,7 +61,13 @@ impl Run<'_> {
         }
         talk.tell(format_args!("{} held (token {}) in {store}{alone}", plan.name, lease.token()));
         let started = self.clock.now();
-        let life = client.life().await.unwrap_or_else(|error| {
+        let other = self.life.borrow().as_ref().map(OwnedFd::try_clone).transpose();
+        let life = match other {
+            Ok(None) => client.life().await.map_err(|error| error.to_string()),
+            Ok(other) => Ok(other),
+            Err(error) => Err(error.to_string()),
+        };
+        let life = life.unwrap_or_else(|error| {
             talk.explain(format_args!("nothing but its ttl keeps the lease if we are killed: {error}"));
             None
         });

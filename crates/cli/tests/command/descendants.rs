@@ -21,7 +21,7 @@ fn left(place: &Place) -> Vec<u32> {
 #[test]
 fn check_18_the_lock_is_held_for_what_was_left_and_says_so() {
     let place = Place::new();
-    let mut running = place.start(&["--ttl", "2s"], LEAVES);
+    let mut running = place.start(&["--ttl", "5s"], LEAVES);
     let left = left(&place);
     let before = place.status("demo")["holders"][0]["renewals"].as_u64().unwrap();
     until("it is still renewed", || {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use leasehold::Clock;
 
-use crate::guard::{living, watch};
-use crate::stage::{BINARY, Place, Running, has, until};
+use crate::guard::{guard_under, living, watch};
+use crate::stage::{BINARY, Place, Running, code, has, signal, timed, until};
 use crate::terminal::on_a_terminal;
 
 /// A shell with job control, in which a command was started and stopped by Ctrl-Z. The command forks nothing: a
@@ -108,4 +108,178 @@ fn check_04_a_closed_terminal_hangs_up_on_the_command_and_frees_the_lock() {
     until("the command is dead", || living(&[pid]).is_empty());
     until("the lock is free", || place.is_free("demo"));
     assert_eq!(place.read("heard").lines().next(), Some("hup"));
+}
+
+/// A shell with job control in which a command waits in line, and was stopped by Ctrl-Z there.
+fn stopped_in_line(place: &Place) -> Running {
+    let mut shell = on_a_terminal(place, "exec bash --norc --noprofile -i");
+    shell.type_in(&format!("{BINARY} run demo -w60s -- sh -c 'echo first >> order'\n"));
+    until("it stands in line", || in_line(place) == 1);
+    shell.type_in("\u{1a}");
+    shell.type_until("echo prompt > prompt\n", "the shell has its prompt", || {
+        place.read("prompt") == "prompt\n"
+    });
+    shell
+}
+
+fn in_line(place: &Place) -> usize {
+    place.status("demo")["waiters"].as_array().unwrap().len()
+}
+
+/// One more, without a terminal.
+fn second(place: &Place) -> Running {
+    let waiter =
+        Running::of(place.leasehold(["run", "demo", "-w60s", "--", "sh", "-c", "echo second >> order"]));
+    until("the second stands in line", || in_line(place) == 2);
+    waiter
+}
+
+#[test]
+fn ctrl_z_in_line_costs_no_place() {
+    if !has("script") || !has("bash") {
+        return;
+    }
+    let place = Place::new();
+    let holder = place.start(&[], "until [ -e done ]; do sleep 0.02; done");
+    let shell = stopped_in_line(&place);
+    let second = second(&place);
+    // More than twice as long as a place lives that nobody keeps.
+    wait_for(Duration::from_millis(4500));
+    let status = place.status("demo");
+    assert_eq!(status["waiters"].as_array().unwrap().len(), 2, "{status}");
+    let waits = status["waiters"][0]["id"].as_str().unwrap().split('/').nth(1).unwrap().to_owned();
+    let stat = std::fs::read_to_string(format!("/proc/{waits}/stat")).unwrap();
+    assert!(stat.contains("(leasehold) T "), "who is shown in line is not who was stopped: {stat}");
+    let mut shell = shell;
+    shell.type_in("fg\n");
+    until("it goes on", || {
+        std::fs::read_to_string(format!("/proc/{waits}/stat")).unwrap().contains("(leasehold) S ")
+    });
+    place.write("done", "");
+    assert_eq!(code(holder.output().status), 0);
+    assert_eq!(code(second.output().status), 0);
+    assert_eq!(place.read("order"), "first\nsecond\n");
+    shell.type_in("echo code $? > code\nexit\n");
+    drop(shell.output());
+    assert_eq!(place.read("code"), "code 0\n");
+    assert!(place.is_free("demo"));
+}
+
+#[test]
+fn whoever_is_stopped_in_line_lets_others_go_first_and_comes_back() {
+    if !has("script") || !has("bash") {
+        return;
+    }
+    let place = Place::new();
+    let holder = place.start(&[], "until [ -e done ]; do sleep 0.02; done");
+    let shell = stopped_in_line(&place);
+    let second = second(&place);
+    place.write("done", "");
+    assert_eq!(code(holder.output().status), 0);
+    let (output, took) = timed(|| second.output());
+    assert_eq!(code(output.status), 0);
+    assert!(took < Duration::from_secs(2), "one who is stopped cost the next {took:?}");
+    until("the lock is free", || place.is_free("demo"));
+    assert_eq!(place.read("order"), "second\n");
+    assert_eq!(foreground(&place, shell), "code 0\n");
+    assert_eq!(place.read("order"), "second\nfirst\n");
+    assert!(
+        place.read("typescript").contains("its turn came while it was stopped"),
+        "{}",
+        place.read("typescript")
+    );
+}
+
+#[test]
+fn who_leaves_the_line_at_a_terminal_leaves_no_place_and_no_process() {
+    if !has("script") || !has("bash") {
+        return;
+    }
+    for how in ["\u{3}", "KILL"] {
+        let place = Place::new();
+        let _holder = place.start(&[], "sleep 60");
+        let mut shell = on_a_terminal(&place, "exec bash --norc --noprofile -i");
+        shell.type_in(&format!("{BINARY} run demo -w60s -- touch ran\n"));
+        until("it stands in line", || in_line(&place) == 1);
+        let id = place.status("demo")["waiters"][0]["id"].as_str().unwrap().to_owned();
+        let pid = id.split('/').nth(1).unwrap().parse().unwrap();
+        let stands = stands_for(pid);
+        assert_eq!(stands.len(), 1, "a process stands in line for it");
+        if how == "KILL" {
+            signal(pid, how);
+        } else {
+            shell.type_in(how);
+        }
+        until("its place is gone", || in_line(&place) == 0);
+        until("nobody stands there any more", || living(&stands).is_empty());
+        shell.type_in("echo code $? > code\nexit\n");
+        drop(shell.output());
+        assert_eq!(place.read("code"), if how == "KILL" { "code 137\n" } else { "code 130\n" });
+        assert!(!place.path("ran").exists());
+    }
+}
+
+#[test]
+fn whose_stand_in_is_killed_waits_himself() {
+    if !has("script") || !has("bash") {
+        return;
+    }
+    let place = Place::new();
+    let holder = place.start(&[], "until [ -e done ]; do sleep 0.02; done");
+    let mut shell = on_a_terminal(&place, "exec bash --norc --noprofile -i");
+    shell.type_in(&format!("{BINARY} run demo -w60s -- sh -c 'echo first >> order'\n"));
+    until("it stands in line", || in_line(&place) == 1);
+    let id = place.status("demo")["waiters"][0]["id"].as_str().unwrap().to_owned();
+    let [stands] = stands_for(id.split('/').nth(1).unwrap().parse().unwrap())[..] else {
+        panic!("one stands")
+    };
+    signal(stands, "KILL");
+    until("it stands in line by itself", || living(&[stands]).is_empty() && in_line(&place) == 1);
+    place.write("done", "");
+    assert_eq!(code(holder.output().status), 0);
+    shell.type_in("echo code $? > code\nexit\n");
+    drop(shell.output());
+    assert_eq!((place.read("code"), place.read("order")), ("code 0\n".into(), "first\n".into()));
+}
+
+/// The lease was granted to another process than the one that runs the command, and lives on with the latter's tree.
+#[test]
+fn a_lease_that_was_handed_over_is_held_as_long_as_the_tree_lives() {
+    if !has("script") || !has("bash") {
+        return;
+    }
+    let place = Place::new();
+    let holder = place.start(&[], "until [ -e done ]; do sleep 0.02; done");
+    let mut shell = on_a_terminal(&place, "exec bash --norc --noprofile -i");
+    shell.type_in(&format!("{BINARY} run demo -w60s --ttl 1s -- sh -c 'echo $$ > pid; exec sleep 600'\n"));
+    until("it stands in line", || in_line(&place) == 1);
+    place.write("done", "");
+    assert_eq!(code(holder.output().status), 0);
+    until("the command has started", || place.read("pid").ends_with('\n'));
+    let command: u32 = place.read("pid").trim().parse().unwrap();
+    let second = Running::of(place.leasehold(["run", "demo", "-w60s", "--", "touch", "in"]));
+    until("the second stands in line", || in_line(&place) == 1);
+    let id = place.status("demo")["holders"][0]["id"].as_str().unwrap().to_owned();
+    let run: u32 = id.split('/').nth(1).unwrap().parse().unwrap();
+    assert!(stands_for(run).is_empty(), "who stood in line is still there");
+    wait_for(Duration::from_secs(2));
+    assert!(!place.path("in").exists(), "the lease ended with who stood in line");
+    // At once: neither may find out what became of the other.
+    signal(run, "STOP");
+    signal(guard_under(run).unwrap(), "KILL");
+    signal(run, "KILL");
+    wait_for(Duration::from_secs(3));
+    assert_eq!(living(&[command]), [command]);
+    assert!(!place.path("in").exists(), "another holder came in while the command lived");
+    signal(command, "KILL");
+    until("the second is in", || place.path("in").exists());
+    drop(second.output());
+}
+
+/// Who stands in line for a `run`.
+fn stands_for(run: u32) -> Vec<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{run}/task/{run}/children")).unwrap_or_default();
+    let name = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+    children.filter(|pid| name(pid) == "leasehold-queue\n").collect()
 }

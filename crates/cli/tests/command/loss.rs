@@ -93,7 +93,9 @@ fn a_command_that_listens_ends_in_its_grace_and_the_run_says_lost() {
 #[test]
 fn a_store_that_comes_back_in_time_changes_nothing() {
     let place = Place::new();
-    let holder = place.start(&["--ttl", "3s"], "until [ -e done ]; do sleep 0.02; done; exit 8");
+    // Between half of the lease and TERM there is time to come back in.
+    let flags = ["--ttl", "6s", "--grace", "500ms"];
+    let holder = place.start(&flags, "until [ -e done ]; do sleep 0.02; done; exit 8");
     let before = place.status("demo")["holders"][0]["renewals"].as_u64().unwrap();
     let blocked = block(&place);
     until("half of the lease is gone", || place.status("demo")["state"] == "suspect");

@@ -139,7 +139,6 @@ fn check_renews_if_less_is_left() {
     until("some of it is gone", || place.status("demo")["holders"][0]["left_ms"].as_u64() < Some(59_300));
     assert_eq!(held(&place, &["check", "--left", "59300ms"], &token), 0);
     assert!(renewals() > 0);
-    assert!(place.status("demo")["holders"][0]["left_ms"].as_u64() > Some(59_300));
     assert_eq!(held(&place, &["check", "--left", "2m"], &token), 78, "a minute never has two left");
 }
 

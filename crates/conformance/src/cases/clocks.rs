@@ -6,8 +6,8 @@ use crate::bench::{Bench, name};
 use crate::{Check, ensure};
 
 super::cases! {
-    c10_a_step_of_the_wall_clock_ends_no_lease [Movable, PerClaim],
-    c10_a_step_of_the_wall_clock_prolongs_no_lease [Movable, PerClaim],
+    c10_a_step_of_the_wall_clock_ends_no_lease [Stepping, PerClaim],
+    c10_a_step_of_the_wall_clock_prolongs_no_lease [Stepping, PerClaim],
     c10_two_clients_see_the_same_time_left [PerClaim],
     c10_the_clock_of_the_store_goes_on [],
 }

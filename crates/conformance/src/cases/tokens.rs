@@ -10,7 +10,7 @@ super::cases! {
     c04_tokens_rise_across_expiry [PerClaim],
     c04_tokens_rise_across_an_emptied_line [Line],
     c04_tokens_rise_among_holders_together [Shares],
-    c04_tokens_rise_although_the_wall_clock_steps_back [Counter, Movable],
+    c04_tokens_rise_although_the_wall_clock_steps_back [Counter, Stepping],
     c04_tokens_are_above_what_the_client_has_seen [Counter],
     c04_a_client_gone_mad_does_not_use_up_the_scale [Counter],
     c04_the_token_after_a_run_is_above_all_of_it [Counter],

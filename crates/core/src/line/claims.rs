@@ -250,7 +250,7 @@ impl Line {
             member.id == id || (crate::fault!("release_ignores_id") && member.held.is_some())
         };
         if !crate::fault!("release_without_tombstone") {
-            self.bury(now, id, TOMBSTONE_LIFE);
+            self.bury(id, now.after(TOMBSTONE_LIFE));
         }
         let Some(index) = self.members.iter().position(mine) else { return Release::NotHeld };
         let member = self.members.remove(index);

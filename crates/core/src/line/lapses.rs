@@ -12,13 +12,14 @@ impl Line {
         self.members.retain(|member| {
             let goes = member.is_over(now, &is_dead);
             if goes && member.held.is_some() {
-                // Long enough for a claimant that retries within its ttl to hear that the id is spent.
-                ended.push((member.id, member.ttl + TOMBSTONE_LIFE));
+                // Long enough for a claimant that retries within its ttl to hear that the id is spent; from its end,
+                // whenever that is noticed, since a store may drop by itself what has run out.
+                ended.push((member.id, member.until.min(now).after(member.ttl + TOMBSTONE_LIFE)));
             }
             !goes
         });
-        for (id, life) in ended {
-            self.bury(now, id, life);
+        for (id, until) in ended {
+            self.bury(id, until);
         }
         self.tombstones.sweep(now);
     }

@@ -22,7 +22,7 @@ impl Line {
         else {
             // Final: the same statement, arriving once more, must not take what somebody gets under the old id later.
             self.withdraw(claim.id);
-            self.bury(at.boot, claim.id, TOMBSTONE_LIFE);
+            self.bury(claim.id, at.boot.after(TOMBSTONE_LIFE));
             return Ok(State::Spent);
         };
         // Otherwise asking again, when the reply was lost, would change the share.
@@ -77,7 +77,7 @@ impl Line {
             self.members.insert(at_old + 1, heir);
         } else {
             self.members[at_old] = heir;
-            self.bury(at.boot, old, old_ttl + TOMBSTONE_LIFE);
+            self.bury(old, at.boot.after(old_ttl + TOMBSTONE_LIFE));
         }
         self.version += 1;
         Ok(State::Granted(Grant { token, tokens, ttl }))

@@ -57,8 +57,7 @@ fn holders(before: &[&Operation]) -> Vec<(Hold, Want, u64)> {
     for (at, operation) in before.iter().enumerate() {
         let Step::Granted { hold, want, token } = operation.step else { continue };
         let later = || before[at + 1..].iter().map(|other| other.step);
-        let ends = |step| step == Step::Ended { hold } || step == Step::Done { hold };
-        if later().any(ends) {
+        if later().any(|step| step == Step::Ended { hold }) {
             continue;
         }
         let mut changed = later().filter_map(|step| match step {
@@ -108,7 +107,7 @@ fn follows(
     });
     let highest = given.max().unwrap_or(0);
     let mut turns = before.iter().map(|operation| operation.step).filter_map(|step| match step {
-        Step::Done { .. } => Some(true),
+        Step::Done { .. } | Step::DoneLate => Some(true),
         Step::Forgotten => Some(false),
         _ => None,
     });
@@ -123,7 +122,7 @@ fn follows(
         Step::Busy { want } => {
             // The moment must come before the end of everything that is still to come.
             let moment = rest.iter().map(|operation| operation.to).min().unwrap_or(NEVER);
-            let mut others = all.iter().filter(|other| other.from <= moment).filter_map(|other| {
+            let others = all.iter().filter(|other| other.from <= moment).filter_map(|other| {
                 let to_come = rest.iter().any(|one| std::ptr::eq(*one, other));
                 match other.step {
                     Step::Granted { want, .. } | Step::Changed { want, .. } if to_come => Some(want),
@@ -131,7 +130,9 @@ fn follows(
                     _ => None,
                 }
             });
-            !done && !fit(kind, &wants(&mut others, want))
+            let others: Vec<Want> = others.collect();
+            let own = kind == Kind::Reentrant && !others.is_empty();
+            !done && (own || !fit(kind, &wants(&mut others.into_iter(), want)))
         }
         Step::Holds { hold, token } => mine(hold).is_some_and(|(.., has)| *has == token),
         Step::Changed { hold, want, token } => {
@@ -146,9 +147,10 @@ fn follows(
                 .collect();
             fit(kind, &others) && if grows { token > highest } else { token == old }
         }
-        Step::Ended { hold } | Step::Done { hold } => mine(hold).is_some(),
-        Step::AlreadyDone => done,
-        Step::Forgotten => true,
+        Step::Ended { hold } => mine(hold).is_some(),
+        Step::Done { hold } => !done && mine(hold).is_some(),
+        Step::AlreadyDone | Step::Forgotten => done,
+        Step::NotDone | Step::DoneLate => !done,
         Step::Lurks { .. } => false,
     }
 }
@@ -176,6 +178,7 @@ fn some_step(dice: &mut fastrand::Rng, kind: Kind) -> Step {
         14 if turns => Step::Done { hold },
         15 if turns => Step::AlreadyDone,
         16 if turns => Step::Forgotten,
+        17 if turns => [Step::NotDone, Step::DoneLate][dice.usize(..2)],
         _ => Step::Ended { hold },
     }
 }

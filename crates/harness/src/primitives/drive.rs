@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold::{Clock, Error, Lease, Leasehold, Lock, Lost, Result};
+use leasehold::{Clock, Error, Lease, Leasehold, Lock, Lost, Result, Scope};
 use leasehold_conformance::{Check, Failure, Odds, drop_after};
 
 use super::model::{Hold, Kind, Want};
@@ -13,12 +13,15 @@ use super::scene::{HOSTS, Host, Scene};
 
 /// How many tasks a host has.
 const TASKS: usize = 2;
+/// How many scopes a host has.
+const SCOPES: usize = 2;
 /// How many times each asks for something.
 const ROUNDS: usize = 3;
 /// For how many ttl a run may go on: nobody waits longer than all others may hold one after the other.
 const MOST: u32 = 200;
 /// What the names of a run may be.
-const KINDS: [Kind; 5] = [Kind::Mutex, Kind::Mutex, Kind::ReadWrite, Kind::ReadWrite, Kind::Permits(3)];
+pub(super) const KINDS: [Kind; 5] =
+    [Kind::Mutex, Kind::ReadWrite, Kind::Permits(3), Kind::Reentrant, Kind::Once];
 /// How many names a run has.
 pub const NAMES: usize = 2;
 
@@ -43,6 +46,7 @@ pub struct Ran {
 pub(super) async fn run(scene: &Scene, seed: u64) -> Check<Ran> {
     let mut dice = fastrand::Rng::with_seed(seed);
     let kinds: Vec<Kind> = (0..NAMES).map(|_| KINDS[dice.usize(..KINDS.len())]).collect();
+    let scopes: Vec<Vec<Scope>> = scene.hosts.iter().map(|host| scopes(&host.client)).collect();
     let recorder = Recorder::new(scene.clock.clone(), kinds.clone());
     let troubles = RefCell::new(Vec::new());
     let cuts = RefCell::new(0);
@@ -53,6 +57,7 @@ pub(super) async fn run(scene: &Scene, seed: u64) -> Check<Ran> {
             .map(|_| Task {
                 host,
                 kinds: &kinds,
+                scopes: &scopes[host.number],
                 recorder: &recorder,
                 troubles: &troubles,
                 clock: &scene.clock,
@@ -85,7 +90,7 @@ pub(super) async fn run(scene: &Scene, seed: u64) -> Check<Ran> {
         done = all => done?,
         () = scene.pass_time(&mut ticks) => {}
         () = scene.clock.sleep_until(too_late) => {
-            let story = told(&recorder.records());
+            let story = story(&recorder.records());
             return Err(Failure::new(format!("somebody waits for ever\n{story}")));
         }
     }
@@ -131,11 +136,17 @@ async fn afterwards(scene: &Scene, kinds: &[Kind], recorder: &Recorder) -> Check
     }
     for (name, kind) in kinds.iter().enumerate() {
         let want = most(*kind);
-        let hold = recorder.asks(name, host.number, want);
-        let lock = lock(&host.client, *kind, want, name)?.ttl(scene.ttl);
+        // What was done is not done again, though its name is as free as any other.
+        let told = *kind != Kind::Once;
+        let hold = if told { recorder.asks(name, host.number, want) } else { 0 };
+        let lock = lock(&host.client, &scopes(&host.client), *kind, want, name)?.ttl(scene.ttl);
         let lease = lock.acquire_within(scene.ttl * 20).await.map_err(|error| {
-            Failure::new(format!("name {name} was never free again: {error}\n{}", told(&recorder.records())))
+            Failure::new(format!("name {name} was never free again: {error}\n{}", story(&recorder.records())))
         })?;
+        if !told {
+            lease.release().await?;
+            continue;
+        }
         recorder.tell(name, host.number, hold, Told::Granted(lease.token().get(), lease.remaining()));
         recorder.tell(name, host.number, hold, Told::Releasing);
         lease.release().await?;
@@ -145,7 +156,7 @@ async fn afterwards(scene: &Scene, kinds: &[Kind], recorder: &Recorder) -> Check
 }
 
 /// The whole story, for people.
-pub(super) fn told(records: &Records) -> String {
+pub(super) fn story(records: &Records) -> String {
     let lines = records.events.iter().enumerate().map(|(at, event)| format!("{at:>4} {event}\n"));
     let deaths = records.deaths.iter().map(|(host, at, _)| format!("host {host} died before event {at}\n"));
     let kinds = records.kinds.iter().enumerate().map(|(name, kind)| format!("name {name} is {kind:?}\n"));
@@ -158,32 +169,44 @@ const fn most(kind: Kind) -> Want {
         Kind::Mutex | Kind::Once => Want::All,
         Kind::ReadWrite => Want::Write,
         Kind::Permits(all) => Want::Permits(all),
-        Kind::Reentrant => Want::Scope(0),
+        // Of nobody else's.
+        Kind::Reentrant => Want::Scope(1000),
     }
 }
 
-fn lock(client: &Leasehold, kind: Kind, want: Want, name: usize) -> Check<Lock> {
-    let name = format!("name:{name}");
+/// The scopes that the tasks of a host share.
+fn scopes(client: &Leasehold) -> Vec<Scope> {
+    (0..SCOPES).map(|number| client.scope(format!("scope {number}"))).collect()
+}
+
+fn lock(client: &Leasehold, scopes: &[Scope], kind: Kind, want: Want, name: usize) -> Check<Lock> {
+    let name = called(name);
     match (kind, want) {
-        (Kind::Mutex, Want::All) => Ok(client.lock(name)),
+        (Kind::Mutex | Kind::Once, Want::All) => Ok(client.lock(name)),
         (Kind::ReadWrite, Want::Read) => Ok(client.rwlock(name).read()),
         (Kind::ReadWrite, Want::Upgradeable) => Ok(client.rwlock(name).upgradeable()),
         (Kind::ReadWrite, Want::Write) => Ok(client.rwlock(name).write()),
         (Kind::Permits(all), Want::Permits(some)) => Ok(client.semaphore(name, all).permits(some)),
+        (Kind::Reentrant, Want::Scope(scope)) => Ok(scopes[scope as usize % SCOPES].lock(name)),
         _ => Err(Failure::new(format!("{kind:?} cannot be asked for {want:?}"))),
     }
 }
 
+pub(super) fn called(name: usize) -> String {
+    format!("name:{name}")
+}
+
 /// One task of a host.
-struct Task<'a> {
-    host: &'a Host,
-    kinds: &'a [Kind],
-    recorder: &'a Recorder,
+pub(super) struct Task<'a> {
+    pub(super) host: &'a Host,
+    pub(super) kinds: &'a [Kind],
+    scopes: &'a [Scope],
+    pub(super) recorder: &'a Recorder,
     troubles: &'a RefCell<Vec<Failure>>,
-    clock: &'a Clock,
-    ttl: Duration,
+    pub(super) clock: &'a Clock,
+    pub(super) ttl: Duration,
     fair: bool,
-    dice: fastrand::Rng,
+    pub(super) dice: fastrand::Rng,
 }
 
 /// What a task has.
@@ -209,13 +232,31 @@ impl Task<'_> {
 
     async fn round(&mut self) -> Check {
         let name = self.dice.usize(..self.kinds.len());
-        let want = self.some_want(self.kinds[name]);
+        let kind = self.kinds[name];
+        if kind == Kind::Once {
+            return self.once(name).await;
+        }
+        if self.kinds.iter().all(|kind| *kind == Kind::Mutex) && self.dice.u8(..4) == 0 {
+            return self.all_of_them().await;
+        }
+        let want = self.some_want(kind);
         let Some(mut has) = self.acquire(name, want).await? else { return Ok(()) };
         self.hold(&mut has).await?;
+        if kind == Kind::Reentrant
+            && self.dice.bool()
+            && let Some(mut again) = self.acquire(name, want).await?
+        {
+            self.hold(&mut again).await?;
+            if self.dice.bool() {
+                std::mem::swap(&mut has, &mut again);
+            }
+            self.end(again).await?;
+            self.hold(&mut has).await?;
+        }
         self.end(has).await
     }
 
-    fn tell(&self, name: usize, hold: Hold, told: Told) {
+    pub(super) fn tell(&self, name: usize, hold: Hold, told: Told) {
         self.recorder.tell(name, self.host.number, hold, told);
     }
 
@@ -224,18 +265,21 @@ impl Task<'_> {
             Kind::Mutex | Kind::Once => Want::All,
             Kind::ReadWrite => [Want::Read, Want::Read, Want::Upgradeable, Want::Write][self.dice.usize(..4)],
             Kind::Permits(all) => Want::Permits(self.dice.u32(1..=all)),
-            Kind::Reentrant => Want::Scope(self.dice.u32(0..2)),
+            Kind::Reentrant => {
+                let host = u32::try_from(self.host.number * SCOPES).unwrap_or_default();
+                Want::Scope(host + self.dice.u32(0..2))
+            }
         }
     }
 
     /// A while, up to this part of the ttl.
-    async fn pause(&mut self, longest: f64) {
+    pub(super) async fn pause(&mut self, longest: f64) {
         let long = self.ttl.mul_f64(self.dice.f64() * longest);
         self.clock.sleep_until(self.clock.now().after(long)).await;
     }
 
     /// Drops a future now and then, where it stands.
-    async fn perhaps<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn perhaps<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         match self.dice.u8(..8) {
             0 => drop_after(self.dice.usize(..4), future).await,
             1 => {
@@ -250,7 +294,7 @@ impl Task<'_> {
     }
 
     async fn acquire(&mut self, name: usize, want: Want) -> Check<Option<Has>> {
-        let lock = lock(&self.host.client, self.kinds[name], want, name)?.ttl(self.ttl);
+        let lock = lock(&self.host.client, self.scopes, self.kinds[name], want, name)?.ttl(self.ttl);
         let lock = if self.fair { lock.fair() } else { lock };
         let hold = self.recorder.asks(name, self.host.number, want);
         let within = self.ttl.mul_f64(self.dice.f64() * 2.0);
@@ -338,7 +382,8 @@ impl Task<'_> {
     async fn end(&mut self, has: Has) -> Check {
         let Has { name, hold, lease, got: _, takes: _ } = has;
         match self.dice.u8(..10) {
-            0 => {
+            // Who holds it several times keeps it by the others.
+            0 if self.kinds[name] != Kind::Reentrant => {
                 self.tell(name, hold, Told::Left);
                 lease.keep();
             }
@@ -365,5 +410,5 @@ impl Task<'_> {
 
 fn lock_name(name: usize) -> leasehold::LockName {
     #[expect(clippy::unwrap_used, reason = "a plain word and a number make a name")]
-    leasehold::LockName::parse(&format!("name:{name}")).unwrap()
+    leasehold::LockName::parse(&called(name)).unwrap()
 }

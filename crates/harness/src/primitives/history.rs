@@ -77,6 +77,19 @@ impl Times<'_> {
     }
 }
 
+impl Times<'_> {
+    /// How often somebody may have made it forgotten that this was done, between these.
+    fn forgotten(&self, name: usize, from: Stamp, to: Stamp) -> usize {
+        let of_it = || self.events.iter().enumerate().filter(|(_, event)| event.name == name);
+        let asked = of_it().filter(|(at, event)| event.told == Told::Forgetting && stamp(*at) < to);
+        let between = |(asked, event): &(usize, &Event)| {
+            let answer = of_it().find(|(at, other)| at > asked && other.hold == event.hold);
+            answer.is_none_or(|(at, answer)| stamp(at) > from || answer.told == Told::MayHaveForgotten)
+        };
+        asked.filter(between).count()
+    }
+}
+
 /// One acquire, and the lease that it may have led to.
 struct Story<'a> {
     hold: Hold,
@@ -118,13 +131,23 @@ impl Story<'_> {
 
     fn tell(&mut self) {
         let (asked, first) = self.told[0];
+        if first.told == Told::Forgetting {
+            return match self.told.get(1).map(|(to, answer)| (*to, answer.told)) {
+                Some((to, Told::Forgot)) => self.push(asked, to, Step::Forgotten),
+                Some((to, Told::NothingToForget)) => self.push(asked, to, Step::NotDone),
+                _ => self.push(asked, NEVER, Step::Forgotten),
+            };
+        }
         let Told::Asked(want) = first.told else {
             return self.broken(asked, "it was told something before it asked");
         };
         let Some((answered, answer)) = self.told.get(1).copied() else {
             // Nobody waited for the answer: the host died, or the run was over.
             let to = self.death.map_or(NEVER, |(_, died)| self.claim_lingers(died));
-            return self.push(asked, to, Step::Lurks { want });
+            if let Some((_, died)) = self.death {
+                self.may_have_lost_one(asked, (first.at, died), want);
+            }
+            return self.lurks(asked, to, want);
         };
         match answer.told {
             Told::Granted(token, remaining) => {
@@ -141,10 +164,16 @@ impl Story<'_> {
                 self.push(asked, answered, Step::Busy { want });
                 self.may_have_lost_one(asked, (first.at, answer.at), want);
             }
-            Told::AlreadyDone => self.push(asked, answered, Step::AlreadyDone),
+            Told::AlreadyDone => {
+                self.push(asked, answered, Step::AlreadyDone);
+                // He may have had it, looked, and given it back.
+                let to = self.claim_lingers(answer.at);
+                self.lurks(asked, to, want);
+            }
             Told::GaveUp => {
                 let to = self.claim_lingers(answer.at);
-                self.push(asked, to, Step::Lurks { want });
+                self.lurks(asked, to, want);
+                self.may_have_lost_one(asked, (first.at, answer.at), want);
             }
             _ => self.broken(answered, "this answers no acquire"),
         }
@@ -155,7 +184,19 @@ impl Story<'_> {
     fn may_have_lost_one(&mut self, asked: Stamp, (from, to): (BootTime, BootTime), want: Want) {
         if to.since(from) >= self.times.ttl.mul_f64(0.45) {
             let to = self.claim_lingers(to);
-            self.push(asked, to, Step::Lurks { want });
+            self.lurks(asked, to, want);
+        }
+    }
+
+    fn lurks(&mut self, from: Stamp, to: Stamp, want: Want) {
+        self.push(from, to, Step::Lurks { want });
+    }
+
+    /// It ended at some time between these, and was in the way until then, of its own scope as well.
+    fn ended(&mut self, from: Stamp, to: Stamp, want: Want) {
+        self.push(from, to, Step::Ended { hold: self.hold });
+        if self.history.kind == Kind::Reentrant {
+            self.lurks(from, to, want);
         }
     }
 
@@ -199,22 +240,28 @@ impl Story<'_> {
                 }
                 Told::Changed(_) | Told::NotChanged | Told::ChangeUnknown => {}
                 Told::Releasing | Told::Finishing => {
-                    return self.release(at, event, next, &mut life);
+                    return self.release(at, event, next, &mut life, want);
                 }
                 Told::LetGo => {
                     let from = self.times.from(life.promised).min(at);
                     let to = self.lease_lingers(life.lost.unwrap_or(now));
-                    return self.push(from, to, Step::Ended { hold });
+                    return self.ended(from, to, want);
                 }
                 Told::Left => {
                     let from = self.times.from(life.promised);
                     let to = self.lease_lingers(now);
-                    return self.push(from, to, Step::Ended { hold });
+                    return self.ended(from, to, want);
                 }
-                Told::Asked(_) | Told::Granted(..) | Told::Busy | Told::GaveUp => {
+                Told::Asked(_) | Told::Forgetting | Told::Granted(..) | Told::Busy | Told::GaveUp => {
                     self.broken(at, "it was asked for again");
                 }
-                Told::Released | Told::ReleasedTooLate | Told::Finished | Told::AlreadyDone => {
+                Told::Released
+                | Told::ReleasedTooLate
+                | Told::Finished
+                | Told::AlreadyDone
+                | Told::Forgot
+                | Told::NothingToForget
+                | Told::MayHaveForgotten => {
                     self.broken(at, "this answers nothing");
                 }
             }
@@ -222,7 +269,7 @@ impl Story<'_> {
         let from = self.times.from(life.promised);
         let since = life.lost.or(self.death.map(|(_, time)| time));
         let to = since.map_or(NEVER, |since| self.lease_lingers(since));
-        self.push(from, to, Step::Ended { hold });
+        self.ended(from, to, want);
     }
 
     /// A token that is higher than the last one says that a wish was granted whose answer nobody heard; it was taken
@@ -242,7 +289,14 @@ impl Story<'_> {
         life.lost.get_or_insert(now);
     }
 
-    fn release(&mut self, at: Stamp, event: &Event, next: Option<(Stamp, &Event)>, life: &mut Life) {
+    fn release(
+        &mut self,
+        at: Stamp,
+        event: &Event,
+        next: Option<(Stamp, &Event)>,
+        life: &mut Life,
+        want: Want,
+    ) {
         let hold = self.hold;
         let (now, finishing) = (event.at, event.told == Told::Finishing);
         match next.map(|(to, answer)| (to, answer.told)) {
@@ -250,9 +304,16 @@ impl Story<'_> {
                 if life.lost.is_some() {
                     self.broken(to, "it was given back well after it was lost");
                 }
-                self.push(at, to, Step::Ended { hold });
+                self.ended(at, to, want);
             }
-            Some((to, Told::Finished)) => self.push(at, to, Step::Done { hold }),
+            Some((to, Told::Finished)) => {
+                let late = self.times.events[to as usize].at >= life.promised;
+                self.push(at, to, if late { Step::DoneLate } else { Step::Done { hold } });
+                self.may_mark_again(event, at, to);
+                // What became of the release was said to nobody.
+                let until = self.lease_lingers(self.times.events[to as usize].at);
+                self.ended(at, until, want);
+            }
             answer => {
                 if let Some((to, Told::ReleasedTooLate)) = answer {
                     self.lose(to, self.times.events[to as usize].at, life);
@@ -261,11 +322,20 @@ impl Story<'_> {
                 let dead = self.death.filter(|_| answer.is_none()).map(|(_, time)| time);
                 let since = life.lost.or(dead).unwrap_or(now);
                 let to = self.lease_lingers(since);
-                self.push(from, to, Step::Ended { hold });
+                self.ended(from, to, want);
                 if finishing {
-                    self.broken(at, "a work that was finished has no answer");
+                    // The mark may have been made, or be made yet.
+                    self.push(at, NEVER, Step::DoneLate);
+                    self.may_mark_again(event, at, NEVER);
                 }
             }
+        }
+    }
+
+    /// A mark whose answer was lost is made again, also when it was forgotten in between.
+    fn may_mark_again(&mut self, event: &Event, at: Stamp, to: Stamp) {
+        for _ in 0..self.times.forgotten(event.name, at, to) {
+            self.push(at, NEVER, Step::DoneLate);
         }
     }
 }

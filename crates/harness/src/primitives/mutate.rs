@@ -76,7 +76,7 @@ fn granted(step: Step) -> bool {
 }
 
 fn ended(step: Step) -> bool {
-    matches!(step, Step::Ended { .. } | Step::Done { .. })
+    matches!(step, Step::Ended { .. })
 }
 
 fn token(step: &mut Step) -> Option<&mut u64> {
@@ -139,9 +139,7 @@ fn mutate(
             next.push(point(dice.u32(..=end + 1), Step::Busy { want: some_want(dice, kind) }));
         }
         HoldsAfterEnd => {
-            let (Step::Ended { hold } | Step::Done { hold }) =
-                next[pick(dice, &places(operations, ended))?].step
-            else {
+            let Step::Ended { hold } = next[pick(dice, &places(operations, ended))?].step else {
                 return None;
             };
             let of = |step: Step| {

@@ -41,12 +41,20 @@ pub enum Told {
     LetGo,
     /// Nobody renews it any more, and nobody gives it back.
     Left,
-    /// What had to be done is done, though not acknowledged.
+    /// What had to be done is done, though not marked yet.
     Finishing,
-    /// .. and the store remembers it.
+    /// .. and the store remembers it, and somebody gives the lease back.
     Finished,
     /// Somebody asked, and it had been done.
     AlreadyDone,
+    /// Somebody asks that it be forgotten that it has been done.
+    Forgetting,
+    /// .. and it had been done.
+    Forgot,
+    /// .. and it had not.
+    NothingToForget,
+    /// .. and does not know.
+    MayHaveForgotten,
 }
 
 /// Something that happened to a name.
@@ -102,12 +110,17 @@ impl Recorder {
 
     /// Somebody asks for a name; gives the number under which it goes on.
     pub fn asks(&self, name: usize, host: usize, want: Want) -> Hold {
+        self.begins(name, host, Told::Asked(want))
+    }
+
+    /// Something begins; gives the number under which it goes on.
+    pub fn begins(&self, name: usize, host: usize, told: Told) -> Hold {
         let hold = {
             let mut records = self.lock();
             records.1 += 1;
             records.1
         };
-        self.tell(name, host, hold, Told::Asked(want));
+        self.tell(name, host, hold, told);
         hold
     }
 

@@ -1,5 +1,6 @@
 //! Many runs of one store, each history checked, and a count of what was put to the test.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +10,7 @@ use leasehold_conformance::{Check, Failure};
 
 use super::drive::{self, Ran};
 use super::history::{History, histories};
-use super::model::Step;
+use super::model::{Kind, Step};
 use super::record::{Records, Told};
 use super::scene::{Scene, Site};
 use super::wgl::{Verdict, search};
@@ -18,7 +19,7 @@ use super::wgl::{Verdict, search};
 const MOST_STATES: usize = 1_000_000;
 
 /// What was put to the test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Traffic {
     /// Runs.
     pub runs: u64,
@@ -50,17 +51,23 @@ pub struct Traffic {
     pub mishaps: u64,
     /// Time that was passed over.
     pub passed: Duration,
+    /// Leases of each kind.
+    pub of_each: BTreeMap<Kind, u64>,
+    /// What was done once, and said to be done already.
+    pub done: (u64, u64),
 }
 
 impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { runs, histories, operations, grants, contended, busy, gave_up, looks, .. } = self;
-        let Self { lost, left, changes, deaths, cuts, mishaps, passed, .. } = self;
+        let Self { lost, left, changes, deaths, cuts, mishaps, passed, of_each, done, .. } = self;
         write!(
             f,
             "{runs} runs, {histories} histories linearizable: {operations} operations, {grants} grants ({contended} \
              contended), {busy} told busy, {gave_up} given up, {looks} looks, {changes} changes, {lost} lost, {left} \
-             left; {deaths} hosts died, {cuts} cut off, {mishaps} mishaps, {passed:.0?} passed over"
+             left; {deaths} hosts died, {cuts} cut off, {mishaps} mishaps, {passed:.0?} passed over; \
+             leases of each kind {of_each:?}; {} done once, {} already",
+            done.0, done.1,
         )
     }
 }
@@ -86,6 +93,12 @@ impl Traffic {
         self.cuts += cuts;
         self.mishaps += mishaps;
         self.passed += *passed;
+        for History { kind, operations, .. } in histories {
+            let grants = operations.iter().filter(|operation| matches!(operation.step, Step::Granted { .. }));
+            *self.of_each.entry(*kind).or_default() += grants.count() as u64;
+        }
+        self.done.0 += count(|told| *told == Told::Finished);
+        self.done.1 += count(|told| *told == Told::AlreadyDone);
     }
 }
 
@@ -124,7 +137,7 @@ pub fn check(records: &Records, histories: &[History]) -> Check {
                 )
             }
         };
-        return Err(Failure::new(format!("name {name}, {kind:?}: {why}\n{}", drive::told(records))));
+        return Err(Failure::new(format!("name {name}, {kind:?}: {why}\n{}", drive::story(records))));
     }
     Ok(())
 }
@@ -206,8 +219,12 @@ impl Traffic {
     ///
     /// When too little happened.
     pub fn judge(&self, faults: bool) -> Check {
-        let Self { runs, grants, contended, busy, gave_up, looks, lost, left, .. } = *self;
-        let enough = grants >= runs * 4 && contended >= runs * 2 && looks >= runs && gave_up >= runs / 2;
+        let Self { runs, grants, contended, busy, gave_up, looks, lost, left, changes, .. } = *self;
+        let each =
+            drive::KINDS.iter().all(|kind| self.of_each.get(kind).is_some_and(|many| *many >= runs / 4));
+        let enough = each && changes >= runs / 8 && self.done.0 >= runs / 10 && self.done.1 >= runs / 20;
+        let enough =
+            enough && grants >= runs * 4 && contended >= runs * 2 && looks >= runs && gave_up >= runs / 2;
         let enough = enough && busy >= runs / 2 && left >= runs / 4;
         let faults = !faults || (lost >= runs / 20 && self.deaths >= runs / 4 && self.mishaps >= runs * 4);
         leasehold_conformance::ensure!(enough && faults, "too little happened: {self}");

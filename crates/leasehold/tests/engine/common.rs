@@ -36,12 +36,14 @@ pub(crate) async fn is_deserted(client: &Leasehold, name: &str) -> bool {
     snapshot.holders.is_empty() && snapshot.waiters.is_empty()
 }
 
-/// Polls a future once, and drops it when there has been time to answer it: it is gone before it hears.
-pub(crate) async fn unheard<T>(future: impl Future<Output = T>) {
+/// Polls a future once, and drops it when there has been time to answer it: it is gone before it hears, unless the
+/// answer was there within that one poll. Says whether it was.
+pub(crate) async fn unheard<T>(future: impl Future<Output = T>) -> bool {
     let mut future = std::pin::pin!(future);
     let first = std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context)));
-    drop(first.await);
+    let heard = first.await.is_ready();
     tokio::time::sleep(ms(20)).await;
+    heard
 }
 
 #[derive(Debug, Default)]

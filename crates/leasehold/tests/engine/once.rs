@@ -148,6 +148,33 @@ async fn work_whose_lease_ends_before_it_is_marked_says_so_and_may_be_done_again
 }
 
 #[tokio::test]
+async fn work_that_somebody_else_has_marked_as_done_meanwhile_does_not_count_as_done_here() {
+    let store = Arc::new(MemoryStore::new());
+    let once = Leasehold::builder().store(store.clone()).once("x");
+    let theirs = leasehold::Mark {
+        kind: MarkKind::Once,
+        name: LockName::parse("x").unwrap(),
+        key: "done".to_owned(),
+        by: "other/1/one".to_owned(),
+        text: "{}".to_owned(),
+        lasting: TTL * 100,
+        age: Duration::ZERO,
+    };
+    let both = once
+        .run(async |_| {
+            // As if the lease had ended while the mark was under way, and another had come in.
+            store.mark(&theirs).await.unwrap();
+            Done::Ok(1)
+        })
+        .await
+        .unwrap_err();
+    assert_eq!(both.code(), Code::LOST);
+    assert!(both.to_string().contains("other/1/one had marked it as done before"), "{both}");
+    let later = once.run(async |_| Done::Ok(2)).await.unwrap();
+    assert_eq!(word(&later), "done");
+}
+
+#[tokio::test]
 async fn work_whose_lease_is_lost_is_stopped_and_leaves_no_mark() {
     let (clock, store) = (Clock::system(), MemoryStore::new());
     let client = Leasehold::builder().clock(clock.clone()).store(Arc::new(store.clone()));

@@ -331,7 +331,7 @@ async fn a_dropped_future_leaves_none_of_them_behind_however_often_it_was_polled
                         2 => drop(drop_after(polls, all.try_acquire()).await),
                         3 => drop(drop_after(polls, all.run(async |_| ms(1))).await),
                         4 => drop(drop_after(polls, all.attempt()).await),
-                        _ => unheard(all.acquire()).await,
+                        _ => drop(unheard(all.acquire()).await),
                     }
                     if let Some(held) = held {
                         held.release().await.unwrap();

@@ -7,6 +7,9 @@ use leasehold_core::{Claim, Leave, Renewal, Share, State, Store, Together, Turn}
 use crate::stage::{LONG, Player, acquire, claim, granted, name, open};
 use crate::trouble::renewed;
 
+/// In this time a wait has looked, and rests: what ends it then is no look of its own.
+const LOOKS: Duration = Duration::from_millis(300);
+
 fn upgradeable() -> Claim {
     Claim { share: Share::UPGRADEABLE, ..claim("a", Turn::Any) }
 }
@@ -27,7 +30,8 @@ async fn a_reader_of_another_process_that_ends_lets_an_upgrade_go() {
         granted(&store.claim(&mine).await.unwrap());
         let standing = store.claim(&writer(&mine)).await.unwrap();
         assert!(matches!(standing.state, State::Waiting { .. }), "{standing:?}");
-        let wait = store.changed(&mine.name, &standing.cursor);
+        let mut wait = std::pin::pin!(store.changed(&mine.name, &standing.cursor));
+        assert!(tokio::time::timeout(LOOKS, &mut wait).await.is_err(), "nothing has changed yet");
         if ends_by == "release" {
             other.tell("go");
         } else {
@@ -50,7 +54,8 @@ async fn a_detached_lease_is_told_of_its_turn_to_grow() {
     let mine = upgradeable();
     granted(&store.claim(&mine).await.unwrap());
     let standing = store.claim(&writer(&mine)).await.unwrap();
-    let wait = store.changed(&mine.name, &standing.cursor);
+    let mut wait = std::pin::pin!(store.changed(&mine.name, &standing.cursor));
+    assert!(tokio::time::timeout(LOOKS, &mut wait).await.is_err(), "nothing has changed yet");
     other.tell("go");
     tokio::time::timeout(Duration::from_secs(5), wait).await.expect("it is told").unwrap();
     granted(&store.claim(&writer(&mine)).await.unwrap());
@@ -69,7 +74,8 @@ async fn a_reader_of_another_process_goes_when_a_wish_is_given_up_or_its_owner_i
         let mine = Claim { share: Share::SHARED, ..claim("a", Turn::Fifo) };
         let standing = store.claim(&mine).await.unwrap();
         assert!(matches!(standing.state, State::Waiting { .. }), "a wish holds it back: {standing:?}");
-        let wait = store.changed(&mine.name, &standing.cursor);
+        let mut wait = std::pin::pin!(store.changed(&mine.name, &standing.cursor));
+        assert!(tokio::time::timeout(LOOKS, &mut wait).await.is_err(), "nothing has changed yet");
         if ends_by == "death" {
             other.kill();
         } else {

@@ -20,13 +20,15 @@ async fn player() {
             assert_eq!(store.release(&mine.name, mine.id, Leave::Open).await.unwrap(), Release::Released);
             say("released");
         }
-        // Reads until told otherwise.
+        // Reads until told otherwise, and lives until it is told again.
         "read" => {
             let (store, mine) = (open(path), Claim { share: Share::SHARED, ..claim("a", Turn::Any) });
             acquire(&store, &mine).await;
             say("reading");
             listen();
             store.release(&mine.name, mine.id, Leave::Open).await.unwrap();
+            // It lives on: its end would be news of its own.
+            listen();
         }
         // Reads and wants to write, until told otherwise.
         "wish" => {

@@ -49,7 +49,7 @@ impl Guard {
             let command = pid.as_raw_nonzero().get();
             let (count, names) =
                 if left.is_empty() { (0, String::new()) } else { Roots::own().described(Some(command)) };
-            let by_guard = self.termed || self.killed;
+            let by_guard = self.asked || self.killed;
             let left = count.max(u32::from(!left.is_empty()));
             self.done = left == 0;
             let _ = self.link.tell(&News::Ended { status, by_guard, left, names });

@@ -1,0 +1,242 @@
+//! From a store URL to settings.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold_core::{Code, ConfigError, Result, Scheme, Secret, StoreUrl};
+
+/// How long one answer may take unless the URL says otherwise.
+const TIMEOUT: Duration = Duration::from_millis(1500);
+/// Where redis-py, redlock and most hand-written locks look as well.
+const PREFIX: &str = "lock:";
+const PORT: u16 = 6379;
+/// A password is at most so long; more is the wrong file.
+const MOST_PASSWORD_BYTES: usize = 4096;
+
+/// Where the server is, and how it is spoken to.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) place: Place,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) database: i64,
+    /// What stands before every name.
+    pub(crate) prefix: String,
+    /// How long one answer may take.
+    pub(crate) timeout: Duration,
+    /// How many replicas must have a lease before it counts.
+    pub(crate) min_replicas: u32,
+    /// The store as errors name it.
+    pub(crate) label: String,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At a port.
+    Tcp {
+        host: String,
+        port: u16,
+        /// Over TLS; with the certificates of this CA, else those that the machine trusts.
+        tls: Option<Option<Vec<u8>>>,
+    },
+    /// At a socket of this machine.
+    Unix(PathBuf),
+}
+
+impl Settings {
+    /// Reads the files that the URL names.
+    pub(crate) fn parse(url: &StoreUrl) -> Result<Self> {
+        // Destructured in full: a new part of a URL must not be passed over in silence.
+        let StoreUrl { scheme, user, password, hosts, path, options } = url;
+        let tls = match scheme {
+            Scheme::Redis | Scheme::Valkey | Scheme::Tair | Scheme::RedisUnix => false,
+            Scheme::Rediss | Scheme::Valkeys | Scheme::Tairs => true,
+            _ => {
+                return Err(wrong(
+                    format!("{url} is not the URL of one Redis server"),
+                    "redis://host:6379/0",
+                ));
+            }
+        };
+        let ca = options.get("ca").map(|path| read(path, "ca")).transpose()?;
+        if ca.is_some() && !tls {
+            let help = format!("write {}s:// to use TLS", scheme.as_str());
+            return Err(wrong(format!("{}: takes no ca=, it is not encrypted", scheme.as_str()), &help));
+        }
+        let (place, database) = if *scheme == Scheme::RedisUnix {
+            if path.is_empty() {
+                return Err(wrong(
+                    "redis+unix: needs the path of a socket".to_owned(),
+                    "redis+unix:///run/redis.sock",
+                ));
+            }
+            (Place::Unix(path.into()), 0)
+        } else {
+            let [host] = &hosts[..] else {
+                let help = "for several servers write redis+sentinel:, redis+cluster: or redlock+redis:";
+                return Err(wrong(format!("{}: takes one host", scheme.as_str()), help));
+            };
+            let port = host.port.unwrap_or(PORT);
+            (Place::Tcp { host: host.host.clone(), port, tls: tls.then_some(ca) }, database(path)?)
+        };
+        let mut password = password.clone();
+        if let Some(path) = options.get("password_file") {
+            if password.is_some() {
+                return Err(wrong(
+                    "a password and a password_file= both stand in the URL".to_owned(),
+                    "leave one of them out",
+                ));
+            }
+            password = Some(password_in(path)?);
+        }
+        if user.is_some() && password.is_none() {
+            return Err(wrong("the URL names a user and no password".to_owned(), "add password_file=/path"));
+        }
+        let prefix = options.get("prefix").cloned().unwrap_or_else(|| PREFIX.to_owned());
+        if prefix.chars().any(char::is_control)
+            || prefix.starts_with("lh:{")
+            || prefix.starts_with("leasehold:")
+        {
+            return Err(wrong(
+                format!("prefix={prefix:?} cannot be used"),
+                "choose one such as prefix=lock:",
+            ));
+        }
+        let timeout = options.get("timeout").map_or(Ok(TIMEOUT), |text| timeout(text))?;
+        let min_replicas = options.get("min_replicas").map_or(Ok(0), |text| {
+            let help = "write a number of replicas, such as min_replicas=1";
+            text.parse().map_err(|_| wrong(format!("min_replicas={text:?} is not a number"), help))
+        })?;
+        let label = label(*scheme, &place, database);
+        let user = user.clone();
+        Ok(Self { place, user, password, database, prefix, timeout, min_replicas, label })
+    }
+}
+
+/// The URL as errors show it: without user, password and options.
+fn label(scheme: Scheme, place: &Place, database: i64) -> String {
+    match place {
+        Place::Unix(path) => format!("{}://{}", scheme.as_str(), path.display()),
+        Place::Tcp { host, port, tls: _ } => {
+            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+            let database = if database == 0 { String::new() } else { format!("/{database}") };
+            format!("{}://{host}:{port}{database}", scheme.as_str())
+        }
+    }
+}
+
+fn wrong(message: String, help: &str) -> leasehold_core::Error {
+    ConfigError::new(message).code(Code::URL).help(help).into()
+}
+
+fn database(path: &str) -> Result<i64> {
+    if path.is_empty() {
+        return Ok(0);
+    }
+    let number: Option<i64> = path.parse::<u16>().ok().map(i64::from);
+    number.ok_or_else(|| {
+        wrong(format!("{path:?} is not the number of a database"), "for example redis://host/0")
+    })
+}
+
+fn read(path: &str, option: &str) -> Result<Vec<u8>> {
+    std::fs::read(path)
+        .map_err(|error| wrong(format!("cannot read {option}={path}: {error}"), "let this user read it"))
+}
+
+fn password_in(path: &str) -> Result<Secret> {
+    let text = String::from_utf8(read(path, "password_file")?).unwrap_or_default();
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    if text.is_empty() || text.len() > MOST_PASSWORD_BYTES || text.contains(['\n', '\0']) {
+        return Err(wrong(
+            format!("password_file={path} does not hold one line of text"),
+            "put the password in it, and nothing else",
+        ));
+    }
+    Ok(Secret::new(text))
+}
+
+fn timeout(text: &str) -> Result<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let millis = match (number.parse::<u64>(), unit) {
+        (Ok(number), "ms") => Some(number),
+        (Ok(number), "s") => number.checked_mul(1000),
+        _ => None,
+    };
+    match millis {
+        Some(millis @ 10..=60_000) => Ok(Duration::from_millis(millis)),
+        _ => Err(wrong(
+            format!("timeout={text:?} cannot be used"),
+            "write 10ms to 60s, such as timeout=1500ms",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Settings> {
+        Settings::parse(&text.parse().unwrap())
+    }
+
+    #[test]
+    fn what_is_not_said_has_a_default() {
+        let settings = parse("redis://cache").unwrap();
+        let place = Place::Tcp { host: "cache".to_owned(), port: 6379, tls: None };
+        assert_eq!((settings.place, settings.database), (place, 0));
+        assert_eq!(
+            (settings.prefix.as_str(), settings.timeout, settings.min_replicas),
+            ("lock:", TIMEOUT, 0)
+        );
+        assert_eq!(settings.label, "redis://cache:6379");
+    }
+
+    #[test]
+    fn all_that_can_be_said_is_heard() {
+        let settings = parse("valkeys://me:pw@[::1]:7000/3?prefix=app:&timeout=2s&min_replicas=1").unwrap();
+        assert_eq!(settings.place, Place::Tcp { host: "::1".to_owned(), port: 7000, tls: Some(None) });
+        assert_eq!((settings.user.as_deref(), settings.database), (Some("me"), 3));
+        assert_eq!((settings.prefix.as_str(), settings.min_replicas), ("app:", 1));
+        assert_eq!(settings.timeout, Duration::from_secs(2));
+        assert_eq!(settings.label, "valkeys://[::1]:7000/3");
+        assert!(!format!("{settings:?}").contains("pw"));
+        let unix = parse("redis+unix:///run/redis.sock").unwrap();
+        assert_eq!(unix.place, Place::Unix("/run/redis.sock".into()));
+    }
+
+    #[test]
+    fn what_cannot_be_used_says_what_can() {
+        for bad in [
+            "redis://a,b",
+            "redis://a/x",
+            "redis://a/-1",
+            "redis://a?timeout=5",
+            "redis://a?timeout=0s",
+            "redis://a?min_replicas=x",
+            "redis://a?prefix=leasehold:x",
+            "redis://a?ca=/etc/hosts",
+            "redis://a?password_file=/no/such/file",
+            "redis://me@a",
+            "redis://:pw@a?password_file=/etc/hosts",
+            "redis+unix:",
+            "memory:",
+        ] {
+            let error = parse(bad).unwrap_err();
+            assert_eq!(error.code(), Code::URL, "{bad}");
+            assert!(error.help().is_some(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_password_may_stand_in_a_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "hunter2\r\n").unwrap();
+        let settings = parse(&format!("redis://me@a?password_file={}", file.path().display())).unwrap();
+        assert_eq!(settings.password.unwrap().expose(), "hunter2");
+        std::fs::write(file.path(), "two\nlines").unwrap();
+        assert!(parse(&format!("redis://a?password_file={}", file.path().display())).is_err());
+    }
+}

@@ -1,0 +1,55 @@
+//! Locks in Redis, Valkey and Tair: the store of Leasehold for fleets that lock with Redis already, in any language.
+//!
+//! ```no_run
+//! use leasehold_redis::RedisStore;
+//!
+//! let store = RedisStore::open(&"redis://cache-1:6379/0".parse()?)?;
+//! # Ok::<(), leasehold_core::Error>(())
+//! ```
+//!
+//! # What it promises
+//!
+//! - **One lock with the rest of the world.** An exclusive lease is the plain key `lock:NAME`, set if absent with a
+//!   ttl, as redis-py, redlock, redsync and the tutorial's five lines do it: they exclude us and we them. Shared
+//!   leases, permits and closures occupy that key as well. What is not ours is never changed, whatever its ttl.
+//! - **One script for each step**: an acquire with its fencing token, owner and note, a release, a hundred renewals.
+//!   Renewals and releases need no memory, so they work on a server that is full.
+//! - **Tokens rise** over a flush, a restart without data and a failover to a stale copy, unless the server's clock is
+//!   behind by more than the time since the last grant and no client is left that has seen the last token.
+//! - **Waiting is told.** A release wakes exactly those whose turn has come: two scripts and one push for a hand-off,
+//!   however many wait.
+//! - **A deadline for each answer**, no hidden sending again, a new connection where the old one went silent, and a
+//!   word of its own for each refusal of the server.
+//! - Least rights are a table in docs/design/redis.md; no password is ever printed.
+//!
+//! # What it does not do
+//!
+//! - **It cannot make an asynchronous copy certain.** A master that dies may take a lease with it that no replica has
+//!   seen, and two may hold it then; `min_replicas=n` makes that rarer. What is written to must check the token.
+//! - A server without persistence that restarts has forgotten all leases at once: holders learn it at their next
+//!   renewal, which is up to a third of the ttl too late to exclude the next one.
+//! - Leases are judged by the server's wall clock. A step forward ends them early; a step back is cut for leases of
+//!   ours when somebody asks for them.
+//! - One server only: replicas are refused, Sentinel and Cluster have URLs of their own.
+//! - Foreign holders tell nobody when they are done: who waits for one looks again, at most 0.7 s later.
+//! - A name with thousands of holders at once is slow: each claim reads them all. Listing walks over all keys.
+//! - Renewals of a plain lease are not counted, since they write nothing.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+mod config;
+mod fail;
+mod keys;
+mod ledger;
+mod line;
+mod link;
+mod list;
+mod pack;
+mod renewals;
+mod script;
+mod stated;
+mod store;
+mod waits;
+mod wake;
+
+pub use store::RedisStore;

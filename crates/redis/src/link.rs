@@ -1,0 +1,258 @@
+//! The connection: at most one answer to each request, a deadline round each, and a new connection where the old
+//! one has gone silent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold_core::StoreErrorKind;
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    RedisConnectionInfo, TlsCertificates, Value,
+};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use crate::config::{Place, Settings};
+use crate::fail::{Fail, Result};
+use crate::script::{Answer, Script, text};
+
+/// After so many requests without an answer a connection counts as dead: no client library notices one on which
+/// nothing arrives any more.
+const MOST_MISSES: u32 = 2;
+
+/// The way to one server. There is at most one connection at a time.
+pub(crate) struct Link {
+    client: Client,
+    limit: Duration,
+    state: Mutex<State>,
+    attempts: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    live: Option<Arc<Live>>,
+    /// Why the last attempt to connect failed.
+    failed: Option<Fail>,
+    /// Which process of the server was spoken to last.
+    run_id: Option<String>,
+}
+
+/// One connection.
+pub(crate) struct Live {
+    connection: MultiplexedConnection,
+    misses: AtomicU32,
+    dead: AtomicBool,
+    /// Whether the server is another process than the one that was spoken to before.
+    pub(crate) restarted: bool,
+}
+
+impl Link {
+    pub(crate) fn new(settings: &Settings) -> Result<Self> {
+        Ok(Self {
+            client: client(settings)?,
+            limit: settings.timeout,
+            state: Mutex::default(),
+            attempts: AtomicU64::new(0),
+        })
+    }
+
+    /// Sends one request.
+    pub(crate) async fn call(&self, command: &Cmd) -> Result<Value> {
+        let live = self.live().await?;
+        self.call_on(&live, command).await
+    }
+
+    /// Runs a script, and brings it along where the server does not know it.
+    pub(crate) async fn run(&self, script: &Script, keys: &[String], args: &[Vec<u8>]) -> Result<Value> {
+        let live = self.live().await?;
+        self.run_on(&live, script, keys, args).await
+    }
+
+    pub(crate) async fn run_on(
+        &self,
+        live: &Live,
+        script: &Script,
+        keys: &[String],
+        args: &[Vec<u8>],
+    ) -> Result<Value> {
+        match self.call_on(live, &script.by_hash(keys, args)).await {
+            Err(fail) if fail.is("NOSCRIPT") => self.call_on(live, &script.by_source(keys, args)).await,
+            answer => answer,
+        }
+    }
+
+    pub(crate) async fn call_on(&self, live: &Live, command: &Cmd) -> Result<Value> {
+        let mut connection = live.connection.clone();
+        match timeout(self.limit, connection.send_packed_command(command)).await {
+            Err(_) => {
+                if live.misses.fetch_add(1, Ordering::SeqCst) + 1 >= MOST_MISSES {
+                    live.dead.store(true, Ordering::SeqCst);
+                }
+                let message = format!("the server did not answer within {:?}", self.limit);
+                let help = "see what holds it up, such as a slow script or a fork: `redis-cli --latency`";
+                Err(Fail::new(StoreErrorKind::Unavailable, message).help(help).unknown())
+            }
+            Ok(answer) => {
+                let answer = answer.and_then(Value::extract_error).map_err(Fail::from);
+                match &answer {
+                    // A replica is left, since the master may be elsewhere by now.
+                    Err(fail) if fail.is("READONLY") || fail.is("MASTERDOWN") || fail.outcome_unknown() => {
+                        live.dead.store(true, Ordering::SeqCst);
+                    }
+                    _ => live.misses.store(0, Ordering::SeqCst),
+                }
+                answer
+            }
+        }
+    }
+
+    /// The connection, made anew where there is none.
+    pub(crate) async fn live(&self) -> Result<Arc<Live>> {
+        let before = self.attempts.load(Ordering::SeqCst);
+        let mut state = self.state.lock().await;
+        if let Some(live) = state.live.as_ref().filter(|live| !live.dead.load(Ordering::SeqCst)) {
+            return Ok(live.clone());
+        }
+        // Who waited while somebody else failed is told so, rather than fail once more one after the other.
+        if let Some(failed) = state.failed.clone().filter(|_| self.attempts.load(Ordering::SeqCst) != before)
+        {
+            return Err(failed);
+        }
+        state.live = None;
+        let connected = match timeout(2 * self.limit, self.connect(state.run_id.clone())).await {
+            Ok(connected) => connected,
+            Err(_) => Err(self.silent()),
+        };
+        self.attempts.fetch_add(1, Ordering::SeqCst);
+        match connected {
+            Ok((live, run_id)) => {
+                let live = Arc::new(live);
+                state.run_id = run_id.or_else(|| state.run_id.take());
+                (state.live, state.failed) = (Some(live.clone()), None);
+                Ok(live)
+            }
+            Err(fail) => {
+                state.failed = Some(fail.clone());
+                Err(fail)
+            }
+        }
+    }
+
+    fn silent(&self) -> Fail {
+        let message = format!("no connection within {:?}", self.limit);
+        Fail::new(StoreErrorKind::Unavailable, message).help("check host and port, and that the server is up")
+    }
+
+    async fn connect(&self, before: Option<String>) -> Result<(Live, Option<String>)> {
+        // Deadlines are ours, so that the library's own, which cost a timer for each request, are off.
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(self.limit)).set_response_timeout(None);
+        let connected = self.client.get_multiplexed_async_connection_with_config(&config).await;
+        let connection = connected.map_err(|error| {
+            let fail = Fail::from(error).not_sent();
+            if fail.has_help() { fail } else { fail.help("check host and port, and that the server is up") }
+        })?;
+        let mut live =
+            Live { connection, misses: AtomicU32::new(0), dead: AtomicBool::new(false), restarted: false };
+        self.refuse_replicas(&live).await.map_err(Fail::not_sent)?;
+        let run_id = self.run_id(&live).await.map_err(Fail::not_sent)?;
+        live.restarted = before.is_some() && run_id.is_some() && before != run_id;
+        Ok((live, run_id))
+    }
+
+    async fn refuse_replicas(&self, live: &Live) -> Result<()> {
+        let role = match self.call_on(live, &redis::cmd("ROLE")).await {
+            Ok(value) => Answer::new(value)?.text()?,
+            // Not every user may ask; then the first write tells.
+            Err(fail) if fail.is("NOPERM") => return Ok(()),
+            Err(fail) => return Err(fail),
+        };
+        if role == "master" {
+            return Ok(());
+        }
+        Err(Fail::new(StoreErrorKind::Unavailable, format!("this server is no master: its role is {role}"))
+            .help("name the master in the URL, or let Sentinel find it: redis+sentinel:"))
+    }
+
+    async fn run_id(&self, live: &Live) -> Result<Option<String>> {
+        match self.call_on(live, redis::cmd("INFO").arg("server")).await {
+            Ok(value) => {
+                let told = text(value)?;
+                let line = told.lines().find_map(|line| line.strip_prefix("run_id:"));
+                Ok(line.map(|id| id.trim().to_owned()))
+            }
+            Err(fail) if fail.is("NOPERM") => Ok(None),
+            Err(fail) => Err(fail),
+        }
+    }
+
+    /// A connection of its own that hears one channel.
+    pub(crate) async fn subscribe(
+        &self,
+        channel: &str,
+    ) -> Result<(redis::aio::PubSubSink, redis::aio::PubSubStream)> {
+        let subscribing = async {
+            let mut pubsub = self.client.get_async_pubsub().await?;
+            pubsub.subscribe(channel).await?;
+            Ok::<_, redis::RedisError>(pubsub.split())
+        };
+        match timeout(self.limit, subscribing).await {
+            Ok(subscribed) => Ok(subscribed?),
+            Err(_) => Err(self.silent()),
+        }
+    }
+
+    /// Waits until so many replicas have what this connection wrote, and says whether they do.
+    pub(crate) async fn replicated(&self, live: &Live, replicas: u32) -> Result<bool> {
+        let patience = u64::try_from(self.limit.as_millis() / 2).unwrap_or(1).max(1);
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(replicas).arg(patience);
+        let have = crate::script::number(&self.call_on(live, &wait).await?)?;
+        Ok(have >= i64::from(replicas))
+    }
+
+    /// Gives the connection up.
+    pub(crate) async fn close(&self) {
+        self.state.lock().await.live = None;
+    }
+}
+
+fn client(settings: &Settings) -> Result<Client> {
+    let mut login = RedisConnectionInfo::default().set_db(settings.database).set_skip_set_lib_name();
+    if let Some(user) = &settings.user {
+        login = login.set_username(user);
+    }
+    if let Some(password) = &settings.password {
+        login = login.set_password(password.expose());
+    }
+    let (addr, ca) = match &settings.place {
+        Place::Unix(path) => (ConnectionAddr::Unix(path.clone()), None),
+        Place::Tcp { host, port, tls: None } => (ConnectionAddr::Tcp(host.clone(), *port), None),
+        Place::Tcp { host, port, tls: Some(ca) } => {
+            // Without one the library panics, where it should say so. An application may have chosen its own.
+            if rustls::crypto::CryptoProvider::get_default().is_none() {
+                drop(rustls::crypto::ring::default_provider().install_default());
+            }
+            let addr =
+                ConnectionAddr::TcpTls { host: host.clone(), port: *port, insecure: false, tls_params: None };
+            (addr, Some(ca.clone()))
+        }
+    };
+    let info: ConnectionInfo = addr.into_connection_info()?.set_redis_settings(login);
+    let client = match ca {
+        None => Client::open(info),
+        Some(root_cert) => Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert }),
+    };
+    client.map_err(|error| {
+        let fail = Fail::from(error).not_sent();
+        if settings.password.is_some() || fail.has_help() { fail } else { fail.help("check the ca= file") }
+    })
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,6 @@
+//! What the tests of this store share.
+#![expect(dead_code, reason = "each test uses a part of it")]
+
+pub(crate) mod pool;
+pub(crate) mod server;
+pub(crate) mod synced;

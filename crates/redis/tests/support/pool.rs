@@ -1,0 +1,42 @@
+//! Servers for the cases of the suite: each has one to itself, and the next case gets it emptied.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::server::Server;
+
+/// Servers that no case uses now.
+static IDLE: Mutex<Vec<Server>> = Mutex::new(Vec::new());
+
+fn idle() -> MutexGuard<'static, Vec<Server>> {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A server for one case. It goes back once this is dropped and nobody else has it.
+#[derive(Debug)]
+pub(crate) struct Borrowed(Option<Arc<Server>>);
+
+impl Borrowed {
+    /// An idle one, emptied, or one that `start` starts.
+    pub(crate) fn or_start(start: impl FnOnce() -> io::Result<Server>) -> io::Result<(Self, Arc<Server>)> {
+        let found = idle().pop();
+        let server = found.map_or_else(start, Ok)?;
+        redis::cmd("FLUSHALL").exec(&mut server.connect()).map_err(io::Error::other)?;
+        let server = Arc::new(server);
+        Ok((Self(Some(server.clone())), server))
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        // A case that hung still has it, and may go on to use it.
+        if let Some(server) = self.0.take().and_then(|server| Arc::try_unwrap(server).ok()) {
+            idle().push(server);
+        }
+    }
+}
+
+/// Ends all idle servers: what is static is never dropped.
+pub(crate) fn end() {
+    idle().clear();
+}
