@@ -151,8 +151,8 @@ fn an_acquire_inside_a_run_of_the_same_name_says_that_it_is_you() {
     let is_you = |answer: Result<(), Error>| matches!(answer, Err(Error::Busy(busy)) if busy.holder.as_ref().unwrap().is_you);
     let acquire = || lock.acquire().map(drop);
     lock.run(|_| {
-        assert!(is_you(acquire()), "without end");
-        assert!(is_you(lock.acquire_within(Duration::from_secs(60)).map(drop)), "and with");
+        assert!(is_you(lock.acquire_within(TTL).map(drop)), "with an end");
+        assert!(is_you(acquire()), "and without");
         assert!(is_you(lock.run(|_| ())) && is_you(client.lock_all(["w", "x"]).acquire().map(drop)));
         assert!(is_you(client.scope("other").lock("x").acquire().map(drop)), "a scope that does not hold it");
         assert!(is_you(client.lock("y").run(|_| acquire()).unwrap()), "deeper inside");

@@ -73,7 +73,8 @@ fn several_locks_are_held_together_or_not_at_all() {
     assert_eq!(lost, [true, false]);
     let set = all.acquire_within(TTL).expect("what was lost, and what was not, was given back");
     assert!(set.lost_within(Duration::ZERO).is_none());
-    drop(set.into_async());
+    let set = set.into_async();
+    assert!(set.check().is_ok() && all.try_acquire().unwrap().is_none(), "it is the same one");
 }
 
 #[test]
@@ -86,6 +87,11 @@ fn two_locks_are_held_as_one() {
     assert_eq!((pair.first().name().as_str(), pair.second().name().as_str()), ("old", "new"));
     assert!(both.try_acquire().unwrap().is_none() && new.try_acquire().unwrap().is_none());
     assert!(pair.lost_within(Duration::ZERO).is_none());
+    let pair = pair.into_async();
+    assert!(
+        both.try_acquire().unwrap().is_none() && old.try_acquire().unwrap().is_none(),
+        "it is the same one"
+    );
     drop(pair);
     let ran = both.run_within(TTL, |pair| {
         assert!(old.try_acquire().unwrap().is_none(), "it is held while the work goes on");
@@ -105,6 +111,15 @@ fn a_store_that_cannot_be_reached_is_gone_on_without_if_that_was_asked_for() {
     assert!(open.run(|held| held.lease().is_some()).unwrap());
     assert!(backed.run(|backed| matches!(backed, Backed::First(_))).unwrap());
     assert!(matches!(open.acquire().unwrap().into_async(), leasehold::Held::Lease(_)));
+
+    let lose = |lease: &Lease| {
+        client.break_lease("x", lease.token()).unwrap().expect("it was held");
+        pass(&sim, Duration::from_secs(31));
+    };
+    let ran = open.run(|held| lose(held.lease().unwrap()));
+    assert!(matches!(ran, Err(Error::Lost(_))), "{ran:?}");
+    let ran = backed.run(|backed| lose(backed.lease()));
+    assert!(matches!(ran, Err(Error::Lost(_))), "{ran:?}");
 
     sim.cut_off(&sim.client());
     meanwhile(&sim, || {
@@ -140,7 +155,7 @@ fn who_leads_works_until_its_term_is_over_and_campaigns_again() {
     });
     assert_eq!(ended.unwrap(), "the end");
     assert!(tokens.len() == 2 && tokens[0] < tokens[1], "{tokens:?}");
-    client.election("x").campaign().expect("the last term was given up").resign().unwrap();
+    assert!(client.lock("x").try_acquire().unwrap().is_some(), "the last term was given up");
 }
 
 #[test]
@@ -150,12 +165,12 @@ fn what_the_work_of_a_term_answers_counts_after_its_end_too() {
     let mut rounds = 0;
     let ended = client.election("x").lead(|term| {
         rounds += 1;
+        assert_eq!(rounds, 1, "it was told to end");
         sim.pause_renewals(&client);
         pass(&sim, Duration::from_secs(31));
         ControlFlow::Break(term.check().is_err())
     });
     assert!(ended.unwrap());
-    assert_eq!(rounds, 1);
 }
 
 #[test]
