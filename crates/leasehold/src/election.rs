@@ -12,6 +12,7 @@ use leasehold_core::{LockName, NameError, Queueing, Result};
 use crate::client::{Client, Leasehold};
 use crate::leader::LeaderWatch;
 use crate::lock::{Lock, first_of};
+use crate::nesting;
 use crate::term::Term;
 use crate::terms;
 
@@ -134,7 +135,8 @@ impl Election {
             let done = {
                 // The end comes first: work that ended in the very moment of it is not vouched for.
                 let over = pin!(term.ends());
-                let work = pin!(work(term.view()));
+                let leases = term.leases();
+                let work = pin!(nesting::polled_under(&leases, work(term.view())));
                 first_of(over, work).await
             };
             match done {

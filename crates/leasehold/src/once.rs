@@ -1,11 +1,9 @@
 //! Doing something once: a mark in the store says that it was done, and a lock that only one does it at a time.
 
 use std::ops::ControlFlow;
-use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::Either;
 use leasehold_core::{Busy, Code, ConfigError, Error, LockName, Lost, Mark, NameError, Result, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,7 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::client::Leasehold;
 use crate::config::OnceAfter;
 use crate::lease::Lease;
-use crate::lock::{Lock, first_of};
+use crate::lock::{Lock, work_under};
 use crate::marks::{self, Slot};
 use crate::period::{Period, Zone};
 
@@ -371,16 +369,8 @@ impl Once {
             ControlFlow::Continue(begun) => begun,
             ControlFlow::Break(outcome) => return Ok(outcome),
         };
-        let done = {
-            // The loss comes first: work that ended in the very moment of the loss is not vouched for.
-            let lost = pin!(run.lease.lost());
-            let work = pin!(work(&run));
-            first_of(lost, work).await
-        };
-        match done {
-            Either::Left(lost) => Err(lost.into()),
-            Either::Right(result) => self.end(&slot, run, result).await,
-        }
+        let result = work_under(&[&run.lease], work(&run)).await?;
+        self.end(&slot, run, result).await
     }
 
     /// What comes before the work: a run, if there is anything to do.

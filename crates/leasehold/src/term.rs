@@ -32,6 +32,11 @@ pub struct Term {
 }
 
 impl Term {
+    /// What it stands on: nothing, for a view of it.
+    pub(crate) fn leases(&self) -> Vec<&Lease> {
+        self.lease.iter().collect()
+    }
+
     pub(crate) fn begin(lease: Lease, client: &Arc<Client>) -> Result<Self> {
         let (warned, over) = (CancellationToken::new(), CancellationToken::new());
         let hold = lease.hold().clone();

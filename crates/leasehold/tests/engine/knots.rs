@@ -48,6 +48,17 @@ async fn an_acquire_inside_a_run_of_the_same_name_says_that_it_is_you() {
 }
 
 #[tokio::test]
+async fn what_is_done_once_and_a_term_are_runs_too() {
+    let (_, client) = client();
+    let once = client.once("x");
+    let done = in_time(once.run(async |_| Ok::<_, Error>(is_you(client.lock("x").acquire().await)))).await;
+    assert!(matches!(done.unwrap(), leasehold::OnceOutcome::Ran(Ok(true))));
+    let election = client.election("y");
+    let led = election.lead(async |_| std::ops::ControlFlow::Break(is_you(client.lock("y").acquire().await)));
+    assert!(in_time(led).await.unwrap());
+}
+
+#[tokio::test]
 async fn another_name_another_client_and_another_task_are_not_inside_a_run() {
     let (_, client) = client();
     let (_, stranger) = self::client();
