@@ -15,8 +15,9 @@ use crate::stage::{Place, Running, has, stdout, until};
 /// How many calls are tried with each victim: in the usual run, and in the long form.
 const SHORT: usize = 5;
 const LONG: usize = 50;
-/// Runs differ by a few calls. One that ended before it came to the call is tried again, a bit earlier.
-const TRIES: u32 = 4;
+/// Runs differ by a few calls, and more on a busy machine. One that ended before it came to the call is tried again, each
+/// time earlier.
+const TRIES: u32 = 8;
 /// How long the command's tree lives: beyond any ttl that is left when both are killed.
 const OTHERS: Duration = Duration::from_millis(1800);
 
@@ -206,7 +207,7 @@ fn strike(point: &Point) -> Result<Phase, String> {
         };
         let hit = soon("it is killed, or has ended", || hit().or((!strace.is_running()).then_some(false)));
         if !hit {
-            nth = nth.saturating_sub(nth.div_ceil(20)).max(1);
+            nth = nth.saturating_sub(nth.div_ceil(5)).max(1);
             continue;
         }
         let phase = match (place.path("began").exists(), place.path("ended").exists()) {
