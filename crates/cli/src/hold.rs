@@ -80,6 +80,9 @@ fn refuse_narrow(scope: Option<Scope>, reach: Option<Reach>, store: &str) -> Res
     }
 }
 
+/// The library gives up after the timeout, too, and knows why: it is waited for so much longer.
+const FOR_THE_REASON: Duration = Duration::from_millis(100);
+
 /// What lease is asked for.
 pub(crate) struct Asked<'a> {
     pub(crate) name: &'a LockName,
@@ -120,7 +123,7 @@ pub(crate) async fn acquire(client: &Leasehold, plan: &Plan) -> Result<Lease> {
     let lock = Asked::of(plan).lock(client);
     match plan.wait {
         // A store that is silent is asked again, which takes as long again; who does not wait is told in time.
-        None => match tokio::time::timeout(plan.store.timeout.value, lock.attempt()).await {
+        None => match tokio::time::timeout(plan.store.timeout.value + FOR_THE_REASON, lock.attempt()).await {
             Ok(answer) => answer,
             Err(_) => Err(silent(client, plan)),
         },

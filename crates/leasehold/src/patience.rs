@@ -53,7 +53,12 @@ impl Patience {
 
     /// Waits before the next try.
     pub(crate) async fn pause(&mut self, engine: &Engine) {
-        engine.clock.sleep_until(engine.clock.now().after(self.next())).await;
+        let now = engine.clock.now();
+        let next = now.after(self.next());
+        // The last try is made when the time is up, not some pause later.
+        let last =
+            self.failing_since.map(|since| since.after(engine.settings.timeout)).filter(|last| *last > now);
+        engine.clock.sleep_until(last.map_or(next, |last| last.min(next))).await;
     }
 
     /// Waits until a standing may be out of date, `until` at the latest; says whether it was the latter.

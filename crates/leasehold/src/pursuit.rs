@@ -108,7 +108,7 @@ impl Chase<'_> {
         loop {
             let sent = self.engine.clock.now();
             self.claim.not_after = self.engine.not_after();
-            self.stated = true;
+            let before = std::mem::replace(&mut self.stated, true);
             let ask = self.engine.store.claim(&self.claim);
             let deadline = self.engine.settings.timeout;
             match self.engine.call(Op::Claim, Some(&self.claim.name), deadline, ask).await {
@@ -123,6 +123,10 @@ impl Chase<'_> {
                     }
                 }
                 Err(error) => {
+                    // What surely was not executed has left nothing to be given back.
+                    if !error.outcome_unknown() {
+                        self.stated = before;
+                    }
                     if let Some(ended) = self.failed(error).await {
                         return ended;
                     }

@@ -65,6 +65,17 @@ fn check_14_a_store_that_does_not_answer_is_told_within_the_timeout() {
 }
 
 #[test]
+fn check_14_a_server_that_refuses_is_told_of_by_its_own_words_within_the_timeout() {
+    let place = Place::bare();
+    // Nobody listens on this port of the loopback device.
+    let (output, took) = timed(|| run(&place, "redis://127.0.0.1:1", &["--timeout", "1s"]));
+    assert_eq!(code(output.status), 69, "{output:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(stderr(&output).contains("Connection refused"), "{output:?}");
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
 fn a_store_that_locks_too_narrowly_is_refused_and_not_made() {
     let place = Place::bare();
     let output = run(&place, &place.store(), &["--scope", "fleet"]);
