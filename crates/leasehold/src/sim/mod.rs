@@ -165,7 +165,9 @@ impl Sim {
         );
         let clock = Clock::frozen();
         clock.advance(Duration::from_nanos(u64::try_from(self.0.clock.ahead_nanos()).unwrap_or(0)));
-        let wire = Wire::new(Arc::new(self.0.store.clone()), self.0.clock.clone(), self.0.activity.clone());
+        // By the host's clock, which moves after the store's: what comes late must not come before the host's own time
+        // has passed.
+        let wire = Wire::new(Arc::new(self.0.store.clone()), clock.clone(), self.0.activity.clone());
         wire.delay(*self.0.delay.lock().unwrap_or_else(PoisonError::into_inner));
         let (wire, rests) = (Arc::new(wire), Rests::default());
         let number = u32::try_from(hosts.len()).unwrap_or(0);
