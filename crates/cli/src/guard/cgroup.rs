@@ -4,10 +4,16 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::getpid;
 
 use super::tree::{self, Roots};
+
+/// How often a process is tried that cannot be moved.
+const TRIES: u32 = 20;
+/// What passes between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A cgroup below our own.
 #[derive(Debug)]
@@ -37,7 +43,7 @@ impl Shelter {
             if new.is_empty() {
                 return Some(self);
             }
-            if !new.into_iter().all(|pid| self.take_in(pid) || !tree::lives(pid)) {
+            if !new.into_iter().all(|pid| self.has_or_outlives(pid)) {
                 self.dissolve();
                 return None;
             }
@@ -56,6 +62,17 @@ impl Shelter {
     /// Takes a process in; what that starts from then on is in it, too.
     fn take_in(&self, pid: i32) -> bool {
         fs::write(self.0.join("cgroup.procs"), pid.to_string()).is_ok()
+    }
+
+    /// Takes a process in, or sees it end: one that is about to end cannot be moved any more, and still looks alive.
+    fn has_or_outlives(&self, pid: i32) -> bool {
+        for _ in 0..TRIES {
+            if self.take_in(pid) || !tree::lives(pid) {
+                return true;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        false
     }
 
     /// Kills all that is in it.
