@@ -234,7 +234,7 @@ mod processes {
     }
 
     #[test]
-    #[ignore = "the other process of the test above"]
+    #[ignore = "the test above runs it, as a process of its own with --include-ignored"]
     fn the_other_process() {
         let Ok(url) = std::env::var(URL) else { return };
         let mut lines = std::io::stdin().lines().map(Result::unwrap);
