@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitIdStatus, getpid, getsid, kill_process, pidfd_open, pidfd_send_signal,
+    Pid, PidfdFlags, Signal, WaitIdStatus, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
 
 /// More rounds than a tree that forks as fast as it can survives: each round stops what it finds.
@@ -108,7 +108,8 @@ impl Roots {
         let mut open: Vec<i32> = below.into_iter().flat_map(children).collect();
         if let Some(command) = command {
             open.push(command);
-            let session = getsid(None).map_or(0, |session| session.as_raw_nonzero().get());
+            // As `/proc` tells it: in a container the session may be of outside and has no number here, which is 0.
+            let session = Stat::of(getpid().as_raw_nonzero().get()).map_or(0, |own| own.session);
             // A group never spans sessions, so a stranger that got the number later is told by its session.
             open.extend(all().into_iter().filter(|pid| {
                 Stat::of(*pid).is_some_and(|stat| stat.group == command && stat.session == session)

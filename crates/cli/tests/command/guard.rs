@@ -177,6 +177,18 @@ fn check_10_a_killed_guard_is_replaced_within_a_second_with_one_warning() {
 
 #[test]
 fn check_10_the_new_guard_guards() {
+    the_new_guard_guards();
+}
+
+/// As where a container is entered from outside, and where the first process of a machine never made a session: the
+/// number of the session is 0. A new guard once ended at that, and nobody guarded.
+#[test]
+fn check_10_the_new_guard_guards_in_a_session_without_a_number() {
+    let name = "guard::check_10_the_new_guard_guards_in_a_session_without_a_number";
+    crate::points::in_a_namespace(name, the_new_guard_guards);
+}
+
+fn the_new_guard_guards() {
     for (how, most) in [("KILL", Duration::from_millis(500)), ("STOP", Duration::from_secs(3))] {
         within(most, Duration::from_secs(3), || {
             let place = Place::new();
@@ -333,7 +345,8 @@ fn a_cgroup_reaches_all_of_the_tree_although_guard_and_run_are_killed_in_turn() 
             running.signal("KILL");
             return Seen { after: Duration::ZERO, gap: Duration::ZERO };
         };
-        assert!(tree.iter().all(|pid| shelter_of(*pid).as_ref() == Some(&folder)));
+        // One after the other.
+        until("all of it is there", || tree.iter().all(|pid| shelter_of(*pid).as_ref() == Some(&folder)));
         let first = guard_of(&running).expect("it has a guard");
         assert_eq!(shelter_of(first), None, "the guard must not kill itself");
         signal(first, "KILL");
