@@ -131,6 +131,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "engine",
         "succession::whoever_hands_over_believes_in_it_no_longer_nor_does_his_scope",
     ),
+    (
+        "closes_in_silence",
+        "leasehold",
+        "engine",
+        "promises::a_lease_of_a_closed_client_is_endangered_at_once_and_lost_at_its_end",
+    ),
     ("open_when_busy", "leasehold", "engine", "policy::nothing_opens_a_lock_that_somebody_has"),
     ("half_of_both_stays", "leasehold", "engine", "migrate::all_or_none_within_one_deadline"),
     (

@@ -64,6 +64,7 @@ pub const PLANTED: &[Planted] = planted! {
     "waits_for_itself": "a run inside a run of the same name says busy, and does not hang",
     "no_deadlock_seen": "scopes and runs that wait for each other are reported",
     "giver_believes_on": "whoever hands a lease over holds it no longer, from that moment",
+    "closes_in_silence": "the leases of a closed client are endangered at once, and lost at their end",
     "open_when_busy": "nothing runs without a lease because somebody else has it",
     "half_of_both_stays": "two locks held as one are both or none",
     "sqlite_forgets_high_water": "tokens rise over a power cut",

@@ -370,7 +370,8 @@ impl Leasehold {
     }
 
     /// Waits until everything that was given back is acknowledged, for at most the timeout; closes the store, and
-    /// ends the thread. Leases that are still held run out by themselves, and every later call fails.
+    /// ends the thread. Leases that are still held are endangered from then on, since nobody renews them, and lost when
+    /// their time has run out; every later call fails.
     ///
     /// # Errors
     ///

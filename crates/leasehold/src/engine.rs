@@ -16,6 +16,7 @@ use leasehold_core::{
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::closing;
 use crate::event::{self, Event, Observer};
 use crate::hold::Hold;
 use crate::janitor::Janitor;
@@ -152,6 +153,7 @@ fn serve(settings: Settings, store: Arc<dyn Store>, mut commands: mpsc::Unbounde
         if let Some(reply) = closing {
             drop(reply.send(closed));
         }
+        closing::run_out(&engine).await;
     });
 }
 

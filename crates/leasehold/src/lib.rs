@@ -64,6 +64,7 @@ mod acquire;
 pub mod blocking;
 mod builder;
 mod client;
+mod closing;
 pub mod config;
 mod election;
 mod engine;

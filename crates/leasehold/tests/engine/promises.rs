@@ -257,6 +257,24 @@ async fn a_closed_client_says_so() {
 }
 
 #[tokio::test]
+async fn a_lease_of_a_closed_client_is_endangered_at_once_and_lost_at_its_end() {
+    let client = Leasehold::memory();
+    let clock = client.clock().clone();
+    let lease = client.lock("x").ttl(TTL).acquire().await.unwrap();
+    let other = client.lock("y").ttl(TTL).acquire().await.unwrap();
+    let asked = clock.now();
+    client.close().await.unwrap();
+    tokio::time::timeout(TTL * 3, lease.endangered()).await.expect("it is told that the end is near");
+    assert_eq!(lease.state(), LeaseState::Endangered, "it still holds");
+    // Giving one back is of no use any more, and harms the other in nothing.
+    drop(other);
+    let lost = tokio::time::timeout(TTL * 3, lease.lost()).await.expect("it is told of its end");
+    assert_eq!(lost.reason, LostReason::Expired);
+    assert!(clock.now().since(asked) <= TTL * 2);
+    assert!(lease.check().is_err());
+}
+
+#[tokio::test]
 async fn a_client_that_is_closed_while_it_waits_leaves_no_place_behind() {
     let store = Arc::new(MemoryStore::new());
     let holder = Leasehold::builder().store(store.clone());
