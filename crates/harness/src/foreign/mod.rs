@@ -188,7 +188,11 @@ impl Arena {
             let verdict = Verdict::of(&std::fs::read_to_string(&journal)?);
             Ok(Contended { client: foreign.name, version, theirs, library, run, verdict })
         };
-        result.await.map_err(broken)
+        result.await.map_err(|trouble: Trouble| {
+            // Who finds that he has been robbed complains before he is asked: the journal tells more.
+            let so_far = Verdict::of(&std::fs::read_to_string(&journal).unwrap_or_default());
+            broken(format!("{trouble}; {} overlaps until then", so_far.overlaps.len()).into())
+        })
     }
 
     /// Lets a foreign client hold the key: we see that, are kept out, change nothing, and get it afterwards.
