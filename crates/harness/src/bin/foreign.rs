@@ -41,5 +41,7 @@ async fn main() -> Result<(), Trouble> {
         }
         troubles.extend(arena.leaves_alone(foreign).await.err().map(|error| error.to_string()));
     }
-    if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ").into()) }
+    // On the standard output, so that it is written down with the rest.
+    troubles.iter().for_each(|trouble| println!("trouble: {trouble}"));
+    if troubles.is_empty() { Ok(()) } else { Err("it did not go as promised".into()) }
 }
