@@ -39,7 +39,7 @@ impl Context {
 
     /// Where the tools that process tests use are, installed now if they were not there.
     pub(crate) fn tools(&self) -> &Tools {
-        self.tools.get_or_init(|| Tools::provide(self.target()))
+        self.tools.get_or_init(|| Tools::provide(self.root(), self.target()))
     }
 }
 

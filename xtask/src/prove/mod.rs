@@ -2,6 +2,7 @@
 
 mod cold;
 mod conformance;
+mod foreign;
 mod harness;
 mod idle;
 mod machine;
@@ -56,6 +57,11 @@ const PARTS: &[Part] = &[
         name: "once",
         about: "50 processes do each thing once, and are killed at random points of it",
         run: harness::once,
+    },
+    Part {
+        name: "foreign",
+        about: "Clients of other people and ours contend for one key of one Redis",
+        run: foreign::run,
     },
     Part {
         name: "overhead",

@@ -1,14 +1,21 @@
 //! Real servers and tools for tests: where they come from, and who starts and stops them.
 
+mod clients;
 mod packages;
 mod quiet;
 mod supervisor;
 
 use std::path::{Path, PathBuf};
 
+use clients::CLIENTS;
 pub(crate) use packages::Need;
 use packages::{NEEDS, Source};
 pub(crate) use supervisor::Server;
+
+/// Where packages are unpacked that cannot be installed.
+fn unpacked(target: &Path) -> PathBuf {
+    target.join("servers").join("packages")
+}
 
 /// What tests need beside the toolchain, as far as it could be had.
 #[derive(Debug, Default)]
@@ -20,14 +27,22 @@ pub(crate) struct Tools {
 
 impl Tools {
     /// Looks for everything that tests need, and gets what is not there.
-    pub(crate) fn provide(target: &Path) -> Self {
-        Self::these(NEEDS, target)
+    pub(crate) fn provide(root: &Path, target: &Path) -> Self {
+        let mut tools = Self::these(NEEDS, target);
+        let bin = unpacked(target).join("usr").join("bin");
+        for clients in CLIENTS {
+            match clients.get(root, target, &bin) {
+                Ok(note) => tools.notes.extend(note),
+                Err(why) => tools.missing.push(why),
+            }
+        }
+        tools
     }
 
     /// Looks for these, and gets what is not there. All packages come before any server: to upgrade a package
     /// under a running server would break it half-way.
     pub(crate) fn these(needs: &[Need], target: &Path) -> Self {
-        let unpacked = target.join("servers").join("packages");
+        let unpacked = unpacked(target);
         let bin = unpacked.join("usr").join("bin");
         let mut tools = Self::default();
         let is_there = |need: &Need| packages::on_path(need.tool) || bin.join(need.tool).is_file();

@@ -23,6 +23,14 @@ pub(super) const NEEDS: &[Need] = &[
         uses: "tells what a command asks of the system, and kills it there",
     },
     Need { tool: "cc", package: "gcc", uses: "compiles the clock that a server under test goes by" },
+    Need { tool: "node", package: "nodejs", uses: "runs the clients in JavaScript that we share locks with" },
+    Need { tool: "npm", package: "npm", uses: "installs the clients in JavaScript that we share locks with" },
+    Need {
+        tool: "pip3",
+        package: "python3-pip",
+        uses: "installs the clients in Python that we share locks with",
+    },
+    Need { tool: "python3", package: "python3", uses: "runs the clients in Python that we share locks with" },
     Need {
         tool: "redis-server",
         package: "redis-server",
@@ -109,7 +117,7 @@ fn unpack_all(downloads: &Path, into: &Path) -> Result<()> {
 }
 
 /// Runs it without a terminal, and gives what it complained of as the error.
-fn quietly(command: &mut Command) -> Result<()> {
+pub(super) fn quietly(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(());
