@@ -113,7 +113,10 @@ const CHECKS: &[Check] = &[
         what: "The store stops: the command is dead before its lease is.",
         everywhere: &["loss::check_11_the_command_is_dead_before_its_lease_is"],
         sqlite: &[],
-        redis: &["network::check_11_a_server_that_is_killed_is_a_store_that_is_gone"],
+        redis: &[
+            "network::check_11_a_server_that_is_killed_is_a_store_that_is_gone",
+            "network::check_11_a_server_that_refuses_to_renew_is_a_store_that_is_gone",
+        ],
     },
     Check {
         number: 12,

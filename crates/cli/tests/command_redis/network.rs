@@ -30,6 +30,46 @@ fn check_11_a_server_that_is_killed_is_a_store_that_is_gone() {
     was_dead_in_time(&place, &holder.output(), expires);
 }
 
+/// It answers all the time, but never yes.
+#[test]
+fn check_11_a_server_that_refuses_to_renew_is_a_store_that_is_gone() {
+    for (words, why) in [
+        (&["REPLICAOF", "127.0.0.1", "1"][..], "replica"),
+        (&["ACL", "SETUSER", "default", "-eval", "-evalsha"], "the user may not do this"),
+    ] {
+        let place = Place::new();
+        let holder = place.start(&["--ttl", "3s"], DEAF);
+        let (answer, expires) = right_after_a_renewal(&place, || place.store.ask(words));
+        assert_eq!(answer, "+OK\r\n", "{words:?}");
+        let output = holder.output();
+        was_dead_in_time(&place, &output, expires);
+        assert!(stderr(&output).contains(why), "{output:?}");
+    }
+}
+
+#[test]
+fn what_an_administrator_may_do_at_any_time_changes_nothing() {
+    let place = Place::new();
+    let holder = place.start(&["--ttl", "3s"], UNTIL_DONE);
+    let waiter = Running::of(place.leasehold(["run", "demo", "-w60s", "--", "true"]));
+    let waits = || place.status("demo")["waiters"].as_array().unwrap().len() == 1;
+    until("it stands in line", waits);
+    for words in [
+        &["SCRIPT", "FLUSH"][..],
+        &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"],
+        &["CLIENT", "KILL", "TYPE", "pubsub"],
+    ] {
+        place.store.ask(words);
+        place.until_renewed("demo");
+        assert!(waits(), "{words:?}");
+    }
+    place.write("done", "");
+    let output = holder.output();
+    assert_eq!(code(output.status), 8, "{output:?}");
+    let output = waiter.output();
+    assert_eq!(code(output.status), 0, "{output:?}");
+}
+
 #[test]
 fn check_12_a_network_that_swallows_all_without_a_reset_is_as_a_store_that_is_gone() {
     let place = Place::new();
