@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use leasehold::config::{Config, StoreChoice};
-use leasehold::{Code, LockName, Scheme};
+use leasehold::{Code, LockName, Scheme, StoreUrl};
 use serde_json::{Value, json};
 
 use crate::ask::{self, Question};
@@ -23,6 +23,9 @@ use crate::plan::Plan;
 /// The variable; only its holder reads it.
 pub(crate) const VARIABLE: &str = "LEASE_CHAIN";
 const VERSION: &str = "v1";
+/// Where a Redis is, and what stands before its names, if the URL does not say.
+const REDIS_PORT: u16 = 6379;
+const REDIS_PREFIX: &str = "lock:";
 /// More `run`s inside each other than make sense.
 const MOST_LINKS: usize = 16;
 
@@ -95,13 +98,39 @@ impl Around {
 
 /// A store by what it is, however it was written: two paths to one file are one.
 pub(crate) fn place(choice: &StoreChoice) -> String {
-    let url = &choice.url;
-    if url.scheme == Scheme::Sqlite
-        && let Ok(path) = std::fs::canonicalize(&url.path)
-    {
-        return format!("sqlite:{}", path.display());
+    place_of(&choice.url).unwrap_or_else(|| choice.to_string())
+}
+
+/// One server by what it locks with: address, database and prefix, whoever asks it and how. `None` for what is only
+/// known by its URL.
+fn place_of(url: &StoreUrl) -> Option<String> {
+    // Destructured in full: a new part of a URL may make another store of it.
+    let StoreUrl { scheme, user: _, password: _, hosts, path, options } = url;
+    let socket = *scheme == Scheme::RedisUnix;
+    match scheme {
+        Scheme::Sqlite => {
+            let path = std::fs::canonicalize(path).ok()?;
+            return Some(format!("sqlite:{}", path.display()));
+        }
+        Scheme::Redis
+        | Scheme::Rediss
+        | Scheme::RedisUnix
+        | Scheme::Valkey
+        | Scheme::Valkeys
+        | Scheme::Tair
+        | Scheme::Tairs => {}
+        _ => return None,
     }
-    choice.to_string()
+    let (server, database) = match &hosts[..] {
+        [] if socket => (std::fs::canonicalize(path).ok()?.display().to_string(), 0),
+        [at] => {
+            let database = if path.is_empty() { 0 } else { path.parse::<u16>().ok()? };
+            (format!("{}:{}", at.host, at.port.unwrap_or(REDIS_PORT)), database)
+        }
+        _ => return None,
+    };
+    let prefix = options.get("prefix").map_or(REDIS_PREFIX, String::as_str);
+    Some(format!("redis {server} {database} {prefix}"))
 }
 
 /// The chain for what is started under one more lease.
@@ -136,6 +165,24 @@ fn parse(text: &str) -> Vec<Link> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_one_store_in_whatever_words() {
+        let place = |text: &str| place_of(&text.parse().unwrap());
+        let plain = place("redis://cache");
+        assert!(plain.is_some());
+        for same in [
+            "redis://cache:6379/0",
+            "valkey://me:pw@cache?timeout=2s",
+            "rediss://cache:6379?prefix=lock:&min_replicas=1",
+        ] {
+            assert_eq!(place(same), plain, "{same}");
+        }
+        for other in ["redis://cache:6380", "redis://cache/1", "redis://other", "redis://cache?prefix=app:"] {
+            assert_ne!(place(other), plain, "{other}");
+        }
+        assert_eq!(place("memory:"), None);
+    }
 
     #[test]
     fn a_chain_grows_and_reads_back_and_nothing_else_does() {

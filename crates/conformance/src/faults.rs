@@ -170,6 +170,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "trouble",
         "a_foreign_key_without_an_end_is_told_and_never_changed",
     ),
+    (
+        "redis_keeps_silent_connection",
+        "leasehold-cli",
+        "command_redis",
+        "network::check_12_a_connection_that_is_silent_for_good_is_replaced_in_time",
+    ),
     ("guard_ignores_deadline", "leasehold-cli", "command", "guard::check_09_a_frozen_run_is_a_dead_holder"),
     (
         "guard_ignores_end_of_run",

@@ -266,6 +266,8 @@ impl fmt::Display for StoreError {
         }
         match self.effect {
             Effect::None => Ok(()),
+            // Nothing is done by looking.
+            Effect::Unknown if matches!(self.op, Op::Inspect | Op::List) => Ok(()),
             Effect::Unknown => f.write_str(" (it may have been done all the same)"),
         }
     }
@@ -383,6 +385,12 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "cannot renew report:daily in sqlite:/x.db: the disk does not answer (it may have been done all the same)"
+        );
+        let error = StoreError::new(StoreErrorKind::Unavailable, Op::Inspect, "sqlite:/x.db").about(&name);
+        let error = Error::from(error.saying("the disk does not answer").unknown());
+        assert_eq!(
+            error.to_string(),
+            "cannot look at report:daily in sqlite:/x.db: the disk does not answer"
         );
     }
 }

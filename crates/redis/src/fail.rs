@@ -145,6 +145,12 @@ impl Fail {
                 Self::new(StoreErrorKind::Denied, "the server refused user and password")
                     .help("check user and password: redis://user@host?password_file=/path")
             }
+            // What speaks TLS, or HTTP, to whom no request was ever one.
+            None if error.kind() == ErrorKind::Parse => {
+                Self::new(StoreErrorKind::Protocol, "what answers there does not speak as a Redis does")
+                    .help("check host and port; one that wants TLS needs rediss:// in the URL")
+                    .unknown()
+            }
             None if error.kind() == ErrorKind::InvalidClientConfig => {
                 Self::new(StoreErrorKind::Unexpected, told.clone())
             }

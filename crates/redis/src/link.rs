@@ -48,6 +48,13 @@ pub(crate) struct Live {
     pub(crate) restarted: bool,
 }
 
+impl Live {
+    /// Whoever asks next gets a new one.
+    pub(crate) fn give_up(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+    }
+}
+
 impl Link {
     pub(crate) fn new(settings: &Settings) -> Result<Self> {
         Ok(Self {
@@ -88,7 +95,7 @@ impl Link {
         match timeout(self.limit, connection.send_packed_command(command)).await {
             Err(_) => {
                 if live.misses.fetch_add(1, Ordering::SeqCst) + 1 >= MOST_MISSES {
-                    live.dead.store(true, Ordering::SeqCst);
+                    live.give_up();
                 }
                 let message = format!("the server did not answer within {:?}", self.limit);
                 let help = "see what holds it up, such as a slow script or a fork: `redis-cli --latency`";
@@ -99,7 +106,7 @@ impl Link {
                 match &answer {
                     // A replica is left, since the master may be elsewhere by now.
                     Err(fail) if fail.is("READONLY") || fail.is("MASTERDOWN") || fail.outcome_unknown() => {
-                        live.dead.store(true, Ordering::SeqCst);
+                        live.give_up();
                     }
                     _ => live.misses.store(0, Ordering::SeqCst),
                 }
@@ -163,16 +170,18 @@ impl Link {
     }
 
     async fn refuse_replicas(&self, live: &Live) -> Result<()> {
-        let role = match self.call_on(live, &redis::cmd("ROLE")).await {
-            Ok(value) => Answer::new(value)?.text()?,
+        let mut answer = match self.call_on(live, &redis::cmd("ROLE")).await {
+            Ok(value) => Answer::new(value)?,
             // Not every user may ask; then the first write tells.
             Err(fail) if fail.is("NOPERM") => return Ok(()),
             Err(fail) => return Err(fail),
         };
-        if role == "master" {
-            return Ok(());
-        }
-        Err(Fail::new(StoreErrorKind::Unavailable, format!("this server is no master: its role is {role}"))
+        let what = match answer.text()?.as_str() {
+            "master" => return Ok(()),
+            "slave" => format!("a replica of {}:{}", answer.text()?, answer.natural()?),
+            role => format!("no master: its role is {role}"),
+        };
+        Err(Fail::new(StoreErrorKind::Unavailable, format!("this server is {what}"))
             .help("name the master in the URL, or let Sentinel find it: redis+sentinel:"))
     }
 

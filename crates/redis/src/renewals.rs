@@ -1,6 +1,6 @@
 //! Renewals: by one script for plain leases, by another for those in the line, a hundred at a time.
 
-use leasehold_core::{Op, Renew, Renewal, Result, ServerTime};
+use leasehold_core::{Op, Renew, Renewal, Result, ServerTime, fault};
 use redis::Value;
 
 use crate::fail::{self, Fail};
@@ -76,7 +76,12 @@ impl RedisStore {
         args: &[Vec<u8>],
     ) -> fail::Result<Vec<Renewed>> {
         let live = self.0.link.live().await?;
-        let mut answer = Answer::new(self.0.link.run_on(&live, script, keys, args).await?)?;
+        let told = self.0.link.run_on(&live, script, keys, args).await;
+        // A firewall may have forgotten the connection. There is time to try a new one, and seldom to find out twice.
+        if told.as_ref().is_err_and(Fail::outcome_unknown) && !fault!("redis_keeps_silent_connection") {
+            live.give_up();
+        }
+        let mut answer = Answer::new(told?)?;
         let server_time = Some(ServerTime::from_micros(answer.natural()?));
         let told: Vec<Value> = answer.rest().collect();
         if told.len() != batch.len() {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::stage::{Place, Running, code, stderr, timed, until};
+use crate::store::SOON_FREE;
 
 #[test]
 fn check_19_a_short_job_runs_on_one_host_of_five() {
@@ -78,7 +79,7 @@ fn a_waiter_gets_in_after_the_hold() {
 fn killed(place: &Place, name: &str, flags: &[&str]) {
     let _ = std::fs::remove_file(place.path("up"));
     let mut words = vec!["run", name];
-    words.extend(flags);
+    words.extend(SOON_FREE.iter().chain(flags));
     words.extend(["--", "sh", "-c", "echo up > up; exec sleep 60"]);
     let holder = Running::of(place.leasehold(words));
     until("the command has started", || place.read("up") == "up\n");

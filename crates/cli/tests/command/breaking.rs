@@ -37,9 +37,7 @@ fn check_24_with_an_old_token_nothing_happens() {
         assert!(text.starts_with(&start), "{text}");
         assert!(text.contains("; nothing was done\n"), "{text}");
     }
-    let renewals = || place.status("demo")["holders"][0]["renewals"].as_u64();
-    let before = renewals();
-    until("it is still renewed", || renewals() > before);
+    place.until_renewed("demo");
     assert_eq!(token(&place), current);
     assert!(holder.is_running());
     place.write("done", "");
@@ -67,14 +65,9 @@ fn check_13_break_stops_the_command_within_a_third_of_its_ttl() {
     assert_eq!(code(output.status), 79, "{output:?}");
     assert!(stderr(&output).contains("error[LH0031]: lost demo (token "), "{output:?}");
 
-    let connection = rusqlite::Connection::open(place.path("locks.db")).unwrap();
-    let (kind, name, text): (String, String, String) = connection
-        .query_row("SELECT kind, name, text FROM record", [], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })
-        .unwrap();
-    assert_eq!((kind.as_str(), name.as_str()), ("event", "demo"));
-    let text: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let records = place.store.records("demo");
+    let (_, text) = records.iter().find(|(kind, _)| kind == "event").unwrap();
+    let text: serde_json::Value = serde_json::from_str(text).unwrap();
     assert_eq!(
         (&text["event"], &text["token"], &text["note"]),
         (&"broken".into(), &broken.into(), &"hung on NFS".into())

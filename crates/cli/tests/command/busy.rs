@@ -114,15 +114,3 @@ fn never_two_at_once() {
         }
     }
 }
-
-#[test]
-fn the_making_of_the_file_is_told_once() {
-    let place = Place::bare();
-    let output = place.leasehold(["run", "demo", "--", "true"]).output().unwrap();
-    let text = stderr(&output);
-    assert_eq!(code(output.status), 0);
-    assert!(text.starts_with("leasehold: made ") && text.contains("this machine only"), "{text}");
-    assert_eq!(text.lines().count(), 1, "{text}");
-    let output = place.leasehold(["run", "demo", "--", "true"]).output().unwrap();
-    assert!(output.stderr.is_empty(), "{output:?}");
-}

@@ -69,7 +69,7 @@ fn the_command_sees_its_lease_and_the_configuration_and_no_secret() {
     assert_eq!(value("LEASE_HOLDER").split('/').count(), 3);
     assert_eq!(value("LEASE_TTL_MS"), "120000");
     assert_eq!(value("LEASE_AT_MOST_AT"), "", "there, so that a script may read it under set -u");
-    assert_eq!(value("LEASEHOLD_STORE"), place.store());
+    assert_eq!(value("LEASEHOLD_STORE"), place.url());
     assert_eq!(value("OTHER"), "kept");
     // A claim id is 128 bits: as hex, it would be the only word of 32 digits.
     let long = text.split(|c: char| !c.is_ascii_hexdigit()).any(|word| word.len() >= 32);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::Clock;
 
-use crate::guard::{guard_under, living, watch};
+use crate::guard::{living, watch};
 use crate::stage::{BINARY, Place, Running, code, has, signal, timed, until};
 use crate::terminal::on_a_terminal;
 
@@ -32,7 +32,7 @@ fn foreground(place: &Place, mut shell: Running) -> String {
     place.read("code")
 }
 
-fn wait_for(duration: Duration) {
+pub(crate) fn wait_for(duration: Duration) {
     let clock = Clock::system();
     let start = clock.now();
     until("that time has passed", || clock.now().since(start) >= duration);
@@ -66,9 +66,7 @@ fn check_03_a_stopped_command_whose_lease_is_gone_does_not_go_on() {
     }
     let place = Place::new();
     let (shell, _) = stopped(&place, "--ttl 3s");
-    let connection = rusqlite::Connection::open(place.path("locks.db")).unwrap();
-    connection.busy_timeout(Duration::from_secs(10)).unwrap();
-    connection.execute_batch("DELETE FROM member").unwrap();
+    place.store.take_away();
     place.write("done", "");
     assert_eq!(foreground(&place, shell), "code 79\n");
     assert!(!place.path("end").exists(), "it went on without a lease");
@@ -81,12 +79,10 @@ fn check_03_a_stopped_command_is_dead_before_its_lease_is() {
     }
     let place = Place::new();
     let (shell, pids) = stopped(&place, "-q --ttl 2s");
-    let connection = rusqlite::Connection::open(place.path("locks.db")).unwrap();
-    connection.busy_timeout(Duration::from_secs(10)).unwrap();
-    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let blocked = place.store.block();
     let seen = watch("the command is dead", || living(&pids).is_empty());
     assert!(seen.after < Duration::from_secs(2), "{:?}, with a gap of {:?}", seen.after, seen.gap);
-    drop(connection);
+    drop(blocked);
     place.write("done", "");
     assert_eq!(foreground(&place, shell), "code 79\n");
     assert!(!place.path("end").exists(), "it went on without a lease");
@@ -122,7 +118,7 @@ fn stopped_in_line(place: &Place) -> Running {
     shell
 }
 
-fn in_line(place: &Place) -> usize {
+pub(crate) fn in_line(place: &Place) -> usize {
     place.status("demo")["waiters"].as_array().unwrap().len()
 }
 
@@ -242,42 +238,8 @@ fn whose_stand_in_is_killed_waits_himself() {
     assert_eq!((place.read("code"), place.read("order")), ("code 0\n".into(), "first\n".into()));
 }
 
-/// The lease was granted to another process than the one that runs the command, and lives on with the latter's tree.
-#[test]
-fn a_lease_that_was_handed_over_is_held_as_long_as_the_tree_lives() {
-    if !has("script") || !has("bash") {
-        return;
-    }
-    let place = Place::new();
-    let holder = place.start(&[], "until [ -e done ]; do sleep 0.02; done");
-    let mut shell = on_a_terminal(&place, "exec bash --norc --noprofile -i");
-    shell.type_in(&format!("{BINARY} run demo -w60s --ttl 1s -- sh -c 'echo $$ > pid; exec sleep 600'\n"));
-    until("it stands in line", || in_line(&place) == 1);
-    place.write("done", "");
-    assert_eq!(code(holder.output().status), 0);
-    until("the command has started", || place.read("pid").ends_with('\n'));
-    let command: u32 = place.read("pid").trim().parse().unwrap();
-    let second = Running::of(place.leasehold(["run", "demo", "-w60s", "--", "touch", "in"]));
-    until("the second stands in line", || in_line(&place) == 1);
-    let id = place.status("demo")["holders"][0]["id"].as_str().unwrap().to_owned();
-    let run: u32 = id.split('/').nth(1).unwrap().parse().unwrap();
-    assert!(stands_for(run).is_empty(), "who stood in line is still there");
-    wait_for(Duration::from_secs(2));
-    assert!(!place.path("in").exists(), "the lease ended with who stood in line");
-    // At once: neither may find out what became of the other.
-    signal(run, "STOP");
-    signal(guard_under(run).unwrap(), "KILL");
-    signal(run, "KILL");
-    wait_for(Duration::from_secs(3));
-    assert_eq!(living(&[command]), [command]);
-    assert!(!place.path("in").exists(), "another holder came in while the command lived");
-    signal(command, "KILL");
-    until("the second is in", || place.path("in").exists());
-    drop(second.output());
-}
-
 /// Who stands in line for a `run`.
-fn stands_for(run: u32) -> Vec<u32> {
+pub(crate) fn stands_for(run: u32) -> Vec<u32> {
     let children = std::fs::read_to_string(format!("/proc/{run}/task/{run}/children")).unwrap_or_default();
     let name = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());

@@ -197,7 +197,7 @@ fn the_new_guard_guards() {
                 place.start(&["--ttl", "3s"], "sleep 600 & echo $! > pids; echo $$ >> pids; wait; sleep 600");
             until("it is there", || place.read("pids").lines().count() == 2);
             let pids: Vec<u32> = place.read("pids").lines().map(|line| line.parse().unwrap()).collect();
-            let first = guard_of(&running).expect("it has a guard");
+            let first = guard_of(&running).unwrap();
             signal(first, "KILL");
             until("there is a new guard", || guard_of(&running).is_some_and(|guard| guard != first));
             // Its name is given by itself; from then on its orders are next.
@@ -253,59 +253,6 @@ fn nothing_secret_and_no_guard_of_their_own_for_people() {
     let number = words.split('\0').nth(2).unwrap();
     assert!(number.parse::<u32>().is_ok(), "{words:?}");
     assert_eq!(words.split('\0').nth(3), Some("--"), "{words:?}");
-}
-
-/// Nothing is left that could kill the command, so its lease must outlive its ttl.
-#[test]
-fn nobody_enters_while_the_tree_lives_although_run_and_guard_are_killed() {
-    within(Duration::from_secs(2), Duration::from_secs(1), || {
-        let place = Place::new();
-        let running =
-            place.start(&["--ttl", "1s"], "setsid sleep 600 & echo $! > pids; echo $$ >> pids; sleep 600");
-        until("it is there", || place.read("pids").lines().count() == 2);
-        let pids: Vec<u32> = place.read("pids").lines().map(|line| line.parse().unwrap()).collect();
-        let guard = guard_of(&running).expect("it has a guard");
-        // At once: neither may find out what became of the other.
-        signal(running.pid(), "STOP");
-        signal(guard, "KILL");
-        signal(running.pid(), "KILL");
-        let waiter = Running::of(place.leasehold(["run", "demo", "-w30s", "--", "touch", "in"]));
-        until("it stands in line", || place.status("demo")["waiters"].as_array().unwrap().len() == 1);
-        let clock = Clock::system();
-        let start = clock.now();
-        // Well beyond the ttl.
-        until("three seconds have passed", || clock.now().since(start) > Duration::from_secs(3));
-        assert_eq!(living(&pids), pids);
-        assert!(!place.path("in").exists(), "another holder came in while the tree lived");
-        // One of two: the rest of the tree still counts.
-        signal(pids[1], "KILL");
-        until("it is dead", || living(&pids).len() == 1);
-        let start = clock.now();
-        until("half a second has passed", || clock.now().since(start) > Duration::from_millis(500));
-        assert!(!place.path("in").exists(), "another holder came in while a part of the tree lived");
-        let orphans = children_of(&place);
-        for pid in pids.iter().chain(&orphans) {
-            let _ = std::process::Command::new("kill")
-                .args(["-9", &pid.to_string()])
-                .stderr(std::process::Stdio::null())
-                .status();
-        }
-        let seen = watch("the next one is in", || place.path("in").exists());
-        assert_eq!(code(waiter.output().status), 0);
-        seen
-    });
-}
-
-/// The `sleep 600` that a killed shell of this place left behind.
-fn children_of(place: &Place) -> Vec<u32> {
-    let here = std::fs::canonicalize(place.path("")).unwrap();
-    let numbers = std::fs::read_dir("/proc").unwrap().flatten();
-    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let is_ours = |pid: &u32| {
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        name == "sleep\n" && std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == here)
-    };
-    numbers.filter(is_ours).collect()
 }
 
 /// Also when the command had ended before: the lease is what matters.

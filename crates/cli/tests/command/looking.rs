@@ -1,6 +1,7 @@
 //! Check 25 and the read commands: what they print, and that everything has its text.
 
 use crate::stage::{Place, Running, code, stderr, stdout, until};
+use crate::store::SCOPE;
 
 const KEYS: &[&str] = &[
     "holders",
@@ -56,7 +57,7 @@ fn status_says_who_since_when_and_who_waits() {
     assert_eq!(keys(&held["waiters"][0]), WAITER_KEYS);
     assert_eq!(held["state"], "held");
     assert_eq!(held["kind"], "mutex");
-    assert_eq!(held["scope"], "host");
+    assert_eq!(held["scope"], SCOPE);
     assert!(held["token"].as_u64().unwrap() < 1 << 53);
     let first = &held["holders"][0];
     assert_eq!(first["pid"], holder.pid());
@@ -151,7 +152,7 @@ fn the_first_screen_the_help_and_the_version_need_nothing() {
     }
     assert!(stdout(&place.leasehold(["run", "-h"]).output().unwrap()).contains("Examples:"));
     assert!(stdout(&place.leasehold(["--version"]).output().unwrap()).starts_with("leasehold "));
-    assert!(!place.path("locks.db").exists());
+    assert!(!place.path("locks.db").exists(), "no store is made for what needs none");
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! The real binary, end to end: each test has a store, a home and a folder of its own.
+//! The real binary, end to end, on SQLite: each test has a store, a home and a folder of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail, and these have helpers")]
 
+mod anchored;
 mod at_least;
 mod bad_input;
 mod breaking;
@@ -10,6 +11,7 @@ mod clocks;
 mod config;
 mod descendants;
 mod ends;
+mod file;
 mod freeze;
 mod guard;
 mod looking;
@@ -27,6 +29,7 @@ mod scripts;
 mod signals;
 mod sock;
 mod stage;
+mod store;
 mod store_trouble;
 mod strangers;
 mod terminal;

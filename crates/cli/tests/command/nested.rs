@@ -86,7 +86,7 @@ fn what_cannot_be_shared_is_refused_and_not_waited_for() {
 #[test]
 fn another_store_or_namespace_is_another_lock() {
     let place = Place::new();
-    let other = format!("sqlite:{}", place.path("other.db").display());
+    let other = place.store.other_url();
     for flags in [format!("-s {other}"), "--namespace other".to_owned()] {
         let script = format!(
             "\"$LH\" run demo -- sh -c 'echo $LEASE_TOKEN; \"$LH\" run demo -q {flags} -- sh -c \"echo \\$LEASE_TOKEN\"'"
@@ -97,11 +97,10 @@ fn another_store_or_namespace_is_another_lock() {
         let (outer, inner) = text.trim_end().split_once('\n').unwrap();
         assert_ne!(outer, inner, "{flags}");
     }
-    // The same file by another path is the same store.
-    std::os::unix::fs::symlink(place.path("locks.db"), place.path("link.db")).unwrap();
-    let link = format!("sqlite:{}", place.path("link.db").display());
+    // The same store in other words is the same store.
+    let same = place.store.same_url();
     let script = format!(
-        "\"$LH\" run demo -- sh -c 'echo $LEASE_TOKEN; \"$LH\" run demo -s {link} -- sh -c \"echo \\$LEASE_TOKEN\"'"
+        "\"$LH\" run demo -- sh -c 'echo $LEASE_TOKEN; \"$LH\" run demo -s \"{same}\" -- sh -c \"echo \\$LEASE_TOKEN\"'"
     );
     let text = stdout(&place.shell(&script).output().unwrap());
     let (outer, inner) = text.trim_end().split_once('\n').unwrap();

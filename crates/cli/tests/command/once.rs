@@ -147,7 +147,7 @@ fn the_library_and_the_command_keep_each_other_from_doing_it_twice() {
     use leasehold::{Leasehold, OnceOutcome, OnceRun};
     let place = Place::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let client = runtime.block_on(Leasehold::connect(&place.store())).unwrap();
+    let client = runtime.block_on(Leasehold::connect(&place.url())).unwrap();
     let work = async |run: &OnceRun| {
         run.remember_text("seventeen pages")?;
         Ok::<_, leasehold::Error>(())

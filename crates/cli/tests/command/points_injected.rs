@@ -11,6 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::guard::{guard_of, living};
 use crate::points::{Cleared, Victim, aftermath, all, first, in_a_namespace, is_proof, next, soon};
 use crate::stage::{Place, Running, has, stdout, until};
+use crate::store;
 
 /// How many calls are tried with each victim: in the usual run, and in the long form.
 const SHORT: usize = 5;
@@ -18,10 +19,16 @@ const LONG: usize = 50;
 /// Runs differ by a few calls, and more on a busy machine. One that ended before it came to the call is tried again, each
 /// time earlier.
 const TRIES: u32 = 8;
-/// How long the command's tree lives: beyond any ttl that is left when both are killed.
+/// How long the command's tree lives: beyond any ttl that is left when both are killed, where a lease lives on with it;
+/// else not so long.
 const OTHERS: Duration = Duration::from_millis(1800);
+const OTHERS_LEFT_ALONE: Duration = Duration::from_millis(400);
 
-/// Who makes a call: `run` has three threads, its guard one.
+fn others(victim: Victim) -> Duration {
+    if victim == Victim::Both && !store::IS_ANCHORED { OTHERS_LEFT_ALONE } else { OTHERS }
+}
+
+/// Who makes a call: `run` has two threads or three, its guard one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
     Main,
@@ -30,8 +37,15 @@ enum Who {
     Guard,
 }
 
-const RUN: [Who; 3] = [Who::Main, Who::Engine, Who::Store];
-const EVERYBODY: [Who; 4] = [Who::Main, Who::Engine, Who::Store, Who::Guard];
+const RUN: &[Who] =
+    if store::THREAD.is_some() { &[Who::Main, Who::Engine, Who::Store] } else { &[Who::Main, Who::Engine] };
+const EVERYBODY: &[Who] = if store::THREAD.is_some() {
+    &[Who::Main, Who::Engine, Who::Store, Who::Guard]
+} else {
+    &[Who::Main, Who::Engine, Who::Guard]
+};
+/// Who speaks to the store.
+const SPEAKER: Who = if store::THREAD.is_some() { Who::Store } else { Who::Engine };
 
 /// A system call, as strace counts them: for each thread and each call, from when it attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,10 +73,10 @@ struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    fn new(place: &'a Place) -> Self {
+    fn new(place: &'a Place, others: Duration) -> Self {
         let held = place.leasehold(["acquire", "demo", "--ttl", "60s"]).output().unwrap();
         let token = stdout(&held).trim().to_owned();
-        let run = first(place, &["-w30s"], OTHERS);
+        let run = first(place, &["-w30s"], others);
         let guard = soon("it has a guard", || guard_of(&run));
         until("it stands in line", || in_line(place) == 1);
         Self { place, token, run, guard }
@@ -82,7 +96,7 @@ impl<'a> Waiting<'a> {
         match who {
             Who::Main => run,
             Who::Engine => called("leasehold"),
-            Who::Store => called("leasehold-sqlit"),
+            Who::Store => called(store::THREAD.unwrap()),
             Who::Guard => self.guard,
         }
     }
@@ -120,9 +134,9 @@ fn in_line(place: &Place) -> usize {
 fn calls() -> Option<Vec<Call>> {
     let place = Place::new();
     let _cleared = Cleared(&place);
-    let waiting = Waiting::new(&place);
-    let tids: BTreeMap<u32, Who> = EVERYBODY.map(|who| (waiting.thread(who), who)).into();
-    let mut strace = waiting.traced(&EVERYBODY, None)?;
+    let waiting = Waiting::new(&place, OTHERS);
+    let tids: BTreeMap<u32, Who> = EVERYBODY.iter().map(|who| (waiting.thread(*who), *who)).collect();
+    let mut strace = waiting.traced(EVERYBODY, None)?;
     waiting.go();
     until("it has ended", || living(&[waiting.run.pid(), waiting.guard]).is_empty());
     until("strace has seen it", || !strace.is_running());
@@ -151,15 +165,15 @@ fn calls() -> Option<Vec<Call>> {
             && ["clone(", "clone3(", "vfork(", "fork("].iter().any(|name| line.starts_with(name))
     };
     let fork = lines.iter().position(is_fork).unwrap();
-    // The last of the tree has ended, then the store writes: that is the release, and done when its lock goes.
+    // The last of the tree has ended, then the store is written to: that is the release.
     let ended =
         lines.iter().rposition(|(who, line)| *who == Who::Guard && line.contains("CLD_EXITED, si_pid"));
     let from = |start: usize, wanted: &str| {
-        let there = |(who, line): &(Who, &str)| *who == Who::Store && line.contains(wanted);
+        let there = |(who, line): &(Who, &str)| *who == SPEAKER && line.contains(wanted);
         start + lines[start..].iter().position(there).unwrap_or_else(|| panic!("no {wanted} in {trace}"))
     };
-    let wrote = from(ended.unwrap(), "pwrite64(");
-    let released = from(wrote, "F_UNLCK");
+    let [writes, done] = store::RELEASE;
+    let released = from(from(ended.unwrap(), writes), done);
     Some(calls[fork..=released].iter().flatten().cloned().collect())
 }
 
@@ -187,7 +201,7 @@ fn strike(point: &Point) -> Result<Phase, String> {
     for _ in 0..TRIES {
         let place = Place::new();
         let _cleared = Cleared(&place);
-        let waiting = Waiting::new(&place);
+        let waiting = Waiting::new(&place, others(*victim));
         let waiter = early.then(|| next(&place));
         if *early {
             until("the next one stands in line", || in_line(&place) == 2);
@@ -247,7 +261,7 @@ fn strike_at_all_points() {
     let count = if is_proof() { LONG } else { SHORT };
     let of = |whom: &'static [Who]| calls.iter().filter(move |call| whom.contains(&call.who));
     let victims: [(Victim, &[Who]); 3] =
-        [(Victim::Run, &RUN), (Victim::Guard, &[Who::Guard]), (Victim::Both, &EVERYBODY)];
+        [(Victim::Run, RUN), (Victim::Guard, &[Who::Guard]), (Victim::Both, EVERYBODY)];
     let chosen = victims.into_iter().flat_map(|(victim, whom)| {
         spread(of(whom), count).enumerate().map(move |(number, call)| Point {
             victim,

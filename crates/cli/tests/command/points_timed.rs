@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold::Clock;
-use rusqlite::{Connection, OpenFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use crate::guard::guard_of;
@@ -136,9 +135,7 @@ fn has_ended(pid: u32) -> bool {
 fn strike(point: Point) -> Result<Phase, String> {
     let place = Place::new();
     let _cleared = Cleared(&place);
-    let open = Connection::open_with_flags(place.path("locks.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
-    let store = open.unwrap();
-    let mut members = store.prepare("SELECT count(*) FROM member WHERE pid = ?").unwrap();
+    let mut holder = place.store.holder();
     let running = first(&place, &[], if point.lingers { OTHERS } else { SOON });
     let guard = soon("it has a guard", || guard_of(&running));
     // Its number may be somebody else's once it has ended.
@@ -154,13 +151,12 @@ fn strike(point: Point) -> Result<Phase, String> {
         soon("the command has ended", || has_ended(command).then_some(()));
     }
     spin(point.micros);
-    let mut holds = || members.query_row([running.pid()], |row| row.get::<_, i64>(0)).unwrap() > 0;
     // The shortest of them is asked for first, and in the shortest way.
     let phase = if is_ours(command) {
         Phase::Before
     } else if !has_ended(command) {
         Phase::While
-    } else if holds() {
+    } else if holder.is(running.pid()) {
         Phase::Between
     } else {
         Phase::After

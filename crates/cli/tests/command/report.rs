@@ -75,9 +75,7 @@ fn each_end_has_its_report() {
 
     let script = "sqlite=1; until [ -e gone ]; do sleep 0.02; done";
     let loser = place.start(&["--ttl", "60s", "--report", "lost.json"], script);
-    let connection = rusqlite::Connection::open(place.path("locks.db")).unwrap();
-    connection.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
-    connection.execute_batch("DELETE FROM member").unwrap();
+    place.store.take_away();
     place.write("gone", "");
     assert_eq!(code(loser.output().status), 79);
     let lost: Value = serde_json::from_str(&place.read("lost.json")).unwrap();

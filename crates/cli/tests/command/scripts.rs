@@ -3,7 +3,10 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::stage::{Place, Running, code, stderr, stdout, timed, until};
+use crate::stage::{Place, Running, code, is_renewed, stderr, stdout, timed, until};
+
+/// What a lease has if nothing else is said.
+const TTL: Duration = Duration::from_secs(30);
 
 /// The token that `acquire` printed.
 fn token(place: &Place, words: &[&str]) -> String {
@@ -77,7 +80,7 @@ fn a_failed_acquire_prints_nothing_and_the_script_ends() {
 #[test]
 fn a_store_that_is_not_there_is_told_in_time() {
     let place = Place::bare();
-    let store = format!("sqlite:{}/none/locks.db", place.path("").display());
+    let store = place.store.absent_url();
     for words in [&["acquire", "demo"][..], &["try", "demo"], &["check"], &["renew"], &["release"]] {
         let mut command = place.leasehold(words);
         command.args(["--timeout", "1s"]).env("LEASEHOLD_STORE", &store);
@@ -95,10 +98,12 @@ fn the_token_is_enough_and_an_old_one_is_not() {
     let first = token(&place, &["acquire", "demo", "--note", "by hand"]);
     assert_eq!(place.status("demo")["token"].to_string(), first, "it outlives the process that took it");
     assert_eq!(place.status("demo")["holders"][0]["note"], "by hand");
-    for words in ["check", "renew", "check"] {
+    for (words, renews) in [("check", false), ("renew", true), ("check", false)] {
+        let before = place.ends("demo");
+        until("some of it is gone", || place.left("demo") < TTL - Duration::from_millis(300));
         assert_eq!(held(&place, &[words], &first), 0, "{words}");
+        assert_eq!(is_renewed(before, place.ends("demo")), renews, "{words}");
     }
-    assert_eq!(place.status("demo")["holders"][0]["renewals"], 1, "check alone renews nothing");
     assert_eq!(held(&place, &["release"], &first), 0);
     assert!(place.is_free("demo"));
     for words in ["check", "renew", "release"] {
@@ -133,12 +138,12 @@ fn nobody_renews_it_and_check_says_so() {
 fn check_renews_if_less_is_left() {
     let place = Place::new();
     let token = token(&place, &["acquire", "demo", "--ttl", "1m"]);
-    let renewals = || place.status("demo")["holders"][0]["renewals"].as_u64().unwrap();
+    let before = place.ends("demo");
+    until("some of it is gone", || place.left("demo") < Duration::from_millis(59_300));
     assert_eq!(held(&place, &["check", "--left", "30s"], &token), 0);
-    assert_eq!(renewals(), 0, "enough was left");
-    until("some of it is gone", || place.status("demo")["holders"][0]["left_ms"].as_u64() < Some(59_300));
+    assert!(!is_renewed(before, place.ends("demo")), "enough was left");
     assert_eq!(held(&place, &["check", "--left", "59300ms"], &token), 0);
-    assert!(renewals() > 0);
+    assert!(is_renewed(before, place.ends("demo")));
     assert_eq!(held(&place, &["check", "--left", "2m"], &token), 78, "a minute never has two left");
 }
 
@@ -257,14 +262,15 @@ fn while_pid_renews_until_that_process_ends() {
     let printed = token(&place, &["acquire", "demo", "--ttl", "3s", "--while-pid", &pid.to_string()]);
     assert_eq!(place.status("demo")["holders"][0]["pid"], pid);
     assert_eq!(place.status("demo")["holders"][0]["command"], "sleep");
-    until("it is renewed", || place.status("demo")["holders"][0]["renewals"].as_u64() > Some(3));
+    // Longer than its ttl.
+    (0..4).for_each(|_| place.until_renewed("demo"));
     assert_eq!(held(&place, &["check"], &printed), 0);
     let renewers = keepers(pid);
     assert_eq!(renewers.len(), 1);
     // Whoever may look at processes must not be able to release it.
-    let connection = rusqlite::Connection::open(place.path("locks.db")).unwrap();
-    let id: Vec<u8> = connection.query_row("SELECT id FROM member", [], |row| row.get(0)).unwrap();
-    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = place.store.id();
+    let digits = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    let id: Vec<u8> = (0..hex.len()).step_by(2).map(digits).collect();
     for file in ["cmdline", "environ"] {
         let bytes = std::fs::read(renewers[0].join(file)).unwrap();
         assert!(!bytes.windows(id.len()).any(|window| window == id), "{file}");
@@ -292,8 +298,9 @@ fn while_pid_of_the_script_itself_ends_with_release_too() {
         while [ ! -e done ]; do \"$LH\" check || exit; sleep 0.02; done
         \"$LH\" release; touch released; while [ ! -e end ]; do sleep 0.02; done";
     let running = Running::of(place.shell(script));
-    let renewals = || place.status("demo")["holders"][0]["renewals"].as_u64();
-    until("it is renewed over its ttl", || renewals() > Some(4));
+    until("it is held", || !place.is_free("demo"));
+    // Longer than its ttl.
+    (0..5).for_each(|_| place.until_renewed("demo"));
     place.write("done", "");
     until("it is released", || place.path("released").exists());
     assert!(place.is_free("demo"));
@@ -311,7 +318,7 @@ fn a_number_that_is_used_again_does_not_count() {
     let place = Place::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let ticket = runtime.block_on(async {
-        let client = leasehold::Leasehold::builder().detached().connect(&place.store()).await.unwrap();
+        let client = leasehold::Leasehold::builder().detached().connect(&place.url()).await.unwrap();
         let lease = client.lock("demo").ttl(Duration::from_secs(60)).attempt().await.unwrap();
         let ticket = lease.ticket().await.unwrap();
         lease.keep();

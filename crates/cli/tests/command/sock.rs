@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::stage::{Place, Running, code, has, signal, stderr, stdout, timed, until};
+use crate::stage::{Place, Running, code, has, is_renewed, signal, stderr, stdout, timed, until};
 
 /// A running command, and the socket that it was told of.
 fn start(place: &Place, flags: &[&str], script: &str) -> (Running, PathBuf) {
@@ -28,14 +28,6 @@ fn send(path: &PathBuf, bytes: &[u8]) -> String {
 
 fn body(answer: &str) -> serde_json::Value {
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
-}
-
-/// Keeps everybody from writing until it is dropped, as a store that does not answer.
-fn block(place: &Place) -> rusqlite::Connection {
-    let connection = rusqlite::Connection::open(place.path("locks.db")).unwrap();
-    connection.busy_timeout(Duration::from_secs(10)).unwrap();
-    connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    connection
 }
 
 #[test]
@@ -70,7 +62,7 @@ fn check_asks_the_run_and_not_the_store() {
     let place = Place::new();
     let script = "while [ ! -e go ]; do sleep 0.02; done; \"$LH\" check --json > checked; echo $? > code";
     let (holder, _) = start(&place, &["--ttl", "1m"], script);
-    let blocked = block(&place);
+    let blocked = place.store.block();
     place.write("go", "");
     let ((), took) = timed(|| until("it has checked", || place.read("code").ends_with('\n')));
     assert_eq!(place.read("code"), "0\n");
@@ -90,12 +82,13 @@ fn check_has_the_run_renew_if_less_is_left() {
         while [ ! -e done ]; do sleep 0.02; done";
     let (holder, _) = start(&place, &["--ttl", "1m"], script);
     until("some of it is gone", || place.status("demo")["holders"][0]["left_ms"].as_u64() < Some(59_300));
+    let before = place.ends("demo");
     place.write("go", "");
     until("it has checked", || place.read("code2").ends_with('\n'));
     assert_eq!((place.read("code").as_str(), place.read("code2").as_str()), ("0\n", "78\n"));
     assert!(place.read("said").contains("cannot be ensured"), "{}", place.read("said"));
     // The first renewal by itself comes after 20 s.
-    assert!(place.status("demo")["holders"][0]["renewals"].as_u64() > Some(0));
+    assert!(is_renewed(before, place.ends("demo")));
     place.write("done", "");
     assert_eq!(code(holder.output().status), 0);
 }
@@ -105,9 +98,7 @@ fn check_says_no_once_it_is_lost() {
     let place = Place::new();
     let script = "trap '\"$LH\" check 2> said; echo $? > code; exit 0' TERM; while :; do sleep 0.02; done";
     let (holder, _) = start(&place, &["--ttl", "3s"], script);
-    let connection = rusqlite::Connection::open(place.path("locks.db")).unwrap();
-    connection.busy_timeout(Duration::from_secs(10)).unwrap();
-    connection.execute_batch("DELETE FROM member").unwrap();
+    place.store.take_away();
     assert_eq!(code(holder.output().status), 79);
     assert_eq!(place.read("code"), "79\n");
     assert!(place.read("said").starts_with("error[LH0031]: lost demo (token "), "{}", place.read("said"));

@@ -9,13 +9,17 @@ use std::time::Duration;
 use leasehold::Clock;
 use tempfile::TempDir;
 
+use crate::store::Store;
+
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_leasehold");
 /// A condition that does not come true in this time is a failure, however slow the machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A folder with a store, a home and nothing else, and an environment that points there.
+/// A folder with a home and nothing else, a store that is no other place's, and an environment that points there.
 pub(crate) struct Place {
+    // Dropped before the folder that it may lie in.
+    pub(crate) store: Store,
     folder: TempDir,
 }
 
@@ -30,15 +34,17 @@ impl Place {
 
     /// A place without a store.
     pub(crate) fn bare() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        let folder = tempfile::tempdir().unwrap();
+        Self { store: Store::below(folder.path()), folder }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub(crate) fn store(&self) -> String {
-        format!("sqlite:{}", self.path("locks.db").display())
+    /// The URL of its store.
+    pub(crate) fn url(&self) -> String {
+        self.store.url()
     }
 
     /// `leasehold` with these words: no terminal, nothing of this process's environment.
@@ -57,7 +63,7 @@ impl Place {
             .env("HOME", self.folder.path())
             // Where root has no run directory, sockets lie in the machine's own folder, which is no test's.
             .env("XDG_RUNTIME_DIR", self.folder.path())
-            .env("LEASEHOLD_STORE", self.store())
+            .env("LEASEHOLD_STORE", self.url())
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -111,9 +117,36 @@ impl Place {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
     }
 
+    /// When the lease of a name ends unless it is renewed; `None` where nobody holds it.
+    pub(crate) fn ends(&self, name: &str) -> Option<jiff::Timestamp> {
+        self.status(name)["holders"][0]["expires_at"].as_str().map(|time| time.parse().unwrap())
+    }
+
+    /// How much of the lease of a name is left.
+    pub(crate) fn left(&self, name: &str) -> Duration {
+        Duration::from_millis(self.status(name)["holders"][0]["left_ms"].as_u64().unwrap())
+    }
+
+    /// Returns once the lease of a name was renewed. Not every store counts that; but the end moves.
+    pub(crate) fn until_renewed(&self, name: &str) {
+        let before = self.ends(name);
+        until("it is renewed", || {
+            let now = self.ends(name);
+            assert!(before.is_some() && now.is_some(), "nobody holds {name}");
+            is_renewed(before, now)
+        });
+    }
+
     pub(crate) fn is_free(&self, name: &str) -> bool {
         self.leasehold(["status", name, "-q"]).status().unwrap().code() == Some(1)
     }
+}
+
+/// Whether a lease that ended at one time ends so much later now that it was renewed: what is left of it is told in
+/// milliseconds, and read from two clocks.
+pub(crate) fn is_renewed(before: Option<jiff::Timestamp>, now: Option<jiff::Timestamp>) -> bool {
+    let apart = before.zip(now).map(|(before, now)| now.duration_since(before));
+    apart.is_some_and(|apart| apart > jiff::SignedDuration::from_millis(100))
 }
 
 /// A process of a test, killed with it.

@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::stage::{BINARY, Place, Running, code, has, stdout, until};
+use crate::store::SHOWN;
 
 /// A shell line on a terminal of its own; what is typed comes by `type_in`.
 pub(crate) fn on_a_terminal(place: &Place, line: &str) -> Running {
@@ -28,7 +29,7 @@ fn a_person_is_told_what_is_held_and_what_to_do() {
     let output = on_a_terminal(&place, &run("", "test -t 0 && test -t 1 && test -t 2; exit $?")).output();
     let text = stdout(&output);
     assert_eq!(code(output.status), 0, "{text}");
-    assert!(text.contains("leasehold: demo held (token ") && text.contains("~/locks.db"), "{text}");
+    assert!(text.contains("leasehold: demo held (token ") && text.contains(SHOWN), "{text}");
     assert!(text.contains("leasehold: demo released after 0."), "{text}");
 
     let _holder = place.start(&["--note", "hotfix"], "sleep 60");
