@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+pub mod campaign;
 pub mod fight;
 pub mod handover;
 pub mod once;

@@ -1,4 +1,4 @@
-//! The proofs `fight`, `handover`, `once` and `primitives`: programs of the harness.
+//! The proofs `fight`, `handover`, `once`, `primitives` and `faults-redis`: programs of the harness.
 
 use std::process::Command;
 
@@ -25,6 +25,11 @@ pub(super) fn primitives(proof: &mut Proof) -> Result<bool> {
 
 pub(super) fn once(proof: &mut Proof) -> Result<bool> {
     program(proof, "once", &["--processes", "50"], 60)
+}
+
+/// So long of each fault, one after the other.
+pub(super) fn faults_redis(proof: &mut Proof) -> Result<bool> {
+    program(proof, "faults", &[], 30)
 }
 
 fn program(proof: &mut Proof, name: &str, args: &[&str], seconds: u64) -> Result<bool> {
