@@ -64,6 +64,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "engine",
         "trouble::an_answer_that_comes_after_the_end_brings_nothing_back",
     ),
+    (
+        "doubts_nothing",
+        "leasehold",
+        "engine",
+        "trouble::a_store_that_was_replaced_endangers_what_is_held_until_it_has_been_asked",
+    ),
     ("no_release_on_drop", "leasehold", "engine", "promises::a_dropped_lease_is_given_back"),
     (
         "retry_with_new_id",

@@ -47,6 +47,7 @@ pub const PLANTED: &[Planted] = planted! {
     "expiry_wakes_nobody": "a wait ends when the lease ahead runs out",
     "validity_from_reply": "validity counts from before the request was sent",
     "lost_comes_back": "a lost lease never comes back to life",
+    "doubts_nothing": "a store that was replaced is asked at once whether it still has what is held",
     "no_release_on_drop": "dropping a future leaves nothing behind",
     "retry_with_new_id": "a lost reply is cured by asking again with the same id",
     "renew_on_user_thread": "a program that blocks its threads keeps its lease",
