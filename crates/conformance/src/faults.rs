@@ -153,6 +153,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "trouble::a_replaced_file_is_noticed_and_leases_of_the_old_one_are_lost",
     ),
     (
+        "redis_ignores_lost",
+        "leasehold-redis",
+        "trouble",
+        "a_lease_that_is_gone_is_lost_at_the_next_renewal_and_tokens_rise",
+    ),
+    (
         "redis_renews_by_set",
         "leasehold-redis",
         "trouble",

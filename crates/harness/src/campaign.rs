@@ -33,7 +33,9 @@ pub const TTL: Duration = Duration::from_secs(1);
 /// How many clients fight.
 pub const FIGHTERS: usize = 8;
 /// What they fight for.
-const NAMES: [&str; 3] = ["orders", "stock", "ledger:{7}"];
+const NAMES: [&str; 4] = ["orders", "stock", "ledger:{7}", "report"];
+/// So many of the clients hold long whatever they get, so that each fault finds somebody who must be told.
+const KEEPERS: usize = 2;
 /// In so many ttl after the end of the last fault everybody has got a lease again: what dead holders had has run out
 /// in one, a place in line that nobody refreshes in two, what was granted from it in another two, and the rest is for
 /// noticing and for the turns of the others.

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 pub mod campaign;
+pub mod cancelled;
 pub mod fight;
 pub mod handover;
 pub mod once;

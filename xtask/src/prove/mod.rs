@@ -63,6 +63,11 @@ const PARTS: &[Part] = &[
         run: harness::faults_redis,
     },
     Part {
+        name: "cancelled-redis",
+        about: "10,000 acquires that are dropped after each of their polls, on a real Redis server",
+        run: harness::cancelled_redis,
+    },
+    Part {
         name: "overhead",
         about: "What `leasehold run` adds to a command, in time, memory and wake-ups",
         run: overhead::run,

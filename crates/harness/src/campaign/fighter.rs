@@ -9,7 +9,7 @@ use leasehold_conformance::Check;
 
 use super::fence::Fence;
 use super::pen::Pen;
-use super::{NAMES, TTL};
+use super::{KEEPERS, NAMES, TTL};
 
 /// One client.
 #[derive(Debug)]
@@ -43,6 +43,7 @@ impl Fighter {
         let read = self.fence.read(name, lease.token());
         // Now and then so long that somebody else could be in the middle of it, or that it must be renewed.
         let hold = match dice.u8(..20) {
+            _ if self.number < KEEPERS => TTL.mul_f64(1.0 + 1.5 * dice.f64()),
             0 => TTL.mul_f64(0.5 + 1.5 * dice.f64()),
             1 | 2 => TTL.mul_f64(0.1 + 0.3 * dice.f64()),
             _ => (TTL / 100).mul_f64(dice.f64()),

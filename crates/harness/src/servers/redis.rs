@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use leasehold_core::Clock;
+
 use super::{NoServer, Recipe, Server};
 
 /// What a Redis for tests is to be like.
@@ -46,6 +48,16 @@ impl Redis {
 /// When its file cannot be written.
 pub fn step(server: &Server, nanos: i64) -> io::Result<()> {
     clock_file(server.folder())?.write_all_at(&nanos.to_ne_bytes(), 8)
+}
+
+/// Lets the clock of such a server stand still from now on: nothing there runs out by itself any more.
+///
+/// # Errors
+///
+/// When its file cannot be written.
+pub fn freeze(server: &Server, clock: &Clock) -> io::Result<()> {
+    let nanos = i64::try_from(clock.wall_micros()).unwrap_or(i64::MAX / 1000) * 1000;
+    clock_file(server.folder())?.write_all_at(&nanos.to_ne_bytes(), 0)
 }
 
 /// What the preloaded clock reads: the time, if it is to be another one altogether, and what is added to the machine's.
