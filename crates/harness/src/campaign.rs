@@ -14,11 +14,11 @@ mod stage;
 mod verdict;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold_conformance::{Check, Failure};
 use leasehold_core::Clock;
+use tokio::sync::watch;
 
 pub use fault::{FAULTS, Fault};
 use fence::Fence;
@@ -40,7 +40,7 @@ const KEEPERS: usize = 2;
 /// in one, a place in line that nobody refreshes in two, what was granted from it in another two, and the rest is for
 /// noticing and for the turns of the others.
 pub const RECOVERY: u32 = 8;
-/// How often a campaign is fought again in which who watches did not get to run in time himself.
+/// How often a campaign is fought at the most, in which too little happens or who watches does not get to run in time.
 const TRIES: u32 = 3;
 
 /// What came of a campaign that could not be fought.
@@ -64,20 +64,18 @@ pub fn campaign(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<F
     loop {
         tries += 1;
         let fought = once(fault, lasting, seed)?;
-        match fought.judge() {
-            Ok(()) => return Ok(fought),
-            // Whoever was starved himself can tell neither who was late nor that too little happened.
-            Err(failure) if tries < TRIES && fought.was_starved() && fought.is_safe() => {
-                println!(
-                    "{}: the watcher missed its time by {:?}: once more ({failure})",
-                    fault.name, fought.starved
-                );
-            }
-            Err(failure) => {
-                let failure = failure.during(format!("{} from seed {seed}", fault.name));
-                return Err(Unfought::Broken(failure));
-            }
+        let from = format!("{} from seed {seed}", fault.name);
+        let again = match (fought.judge(), fought.is_worth_it()) {
+            (Ok(()), Ok(())) => return Ok(fought),
+            (Ok(()), Err(little)) => little,
+            // Whoever was starved himself cannot tell who was late.
+            (Err(failure), _) if fought.was_starved() && fought.is_safe() => failure,
+            (Err(failure), _) => return Err(Unfought::Broken(failure.during(from))),
+        };
+        if tries == TRIES {
+            return Err(Unfought::Broken(again.during(from)));
         }
+        println!("{}: the watcher missed its time by {:?}: once more ({again})", fault.name, fought.starved);
     }
 }
 
@@ -90,13 +88,13 @@ fn once(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<Fought, U
         Err(error) => return Err(broken(error.into())),
     };
     let clock = Clock::system();
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, stopped) = watch::channel(false);
     let fence = Arc::new(Fence::new(NAMES.len()));
     let ways = stage.ways();
     let fighters: Vec<Arc<Fighter>> = (0..FIGHTERS)
         .map(|number| {
             let dice = seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64);
-            Arc::new(Fighter::new(number, ways.url(number), fence.clone(), stop.clone(), dice))
+            Arc::new(Fighter::new(number, ways.url(number), fence.clone(), stopped.clone(), dice))
         })
         .collect();
     let running: Vec<_> = fighters.iter().map(|fighter| start(fighter.clone())).collect();
@@ -112,7 +110,7 @@ fn once(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<Fought, U
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    stop.store(true, Ordering::SeqCst);
+    stop.send_replace(true);
     for thread in running {
         // Each ends within its hold and its wait, which are bounded.
         thread.join().unwrap_or_else(|_| Err(Failure::new("a client panicked"))).map_err(broken)?;

@@ -1,11 +1,11 @@
 //! One client that fights: it takes a name, works under it, and gives it back, whatever befalls the store.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold::{Error, Lease, Leasehold, LockName};
 use leasehold_conformance::Check;
+use tokio::sync::watch;
 
 use super::fence::Fence;
 use super::pen::Pen;
@@ -17,7 +17,7 @@ pub(super) struct Fighter {
     number: usize,
     url: String,
     fence: Arc<Fence>,
-    stop: Arc<AtomicBool>,
+    stop: watch::Receiver<bool>,
     seed: u64,
     pub(super) pen: Arc<Pen>,
 }
@@ -27,7 +27,7 @@ impl Fighter {
         number: usize,
         url: String,
         fence: Arc<Fence>,
-        stop: Arc<AtomicBool>,
+        stop: watch::Receiver<bool>,
         seed: u64,
     ) -> Self {
         let pen = Arc::new(Pen::new(u32::try_from(number).unwrap_or(u32::MAX) + 1));
@@ -35,7 +35,13 @@ impl Fighter {
     }
 
     fn goes_on(&self) -> bool {
-        !self.stop.load(Ordering::SeqCst)
+        !*self.stop.borrow()
+    }
+
+    /// Returns once it is to stop.
+    async fn stopped(&self) {
+        // Whoever says so lives longer.
+        drop(self.stop.clone().wait_for(|stop| *stop).await);
     }
 
     async fn tenure(&self, name: usize, lease: Lease, dice: &mut fastrand::Rng, new: u64) -> Check {
@@ -51,10 +57,13 @@ impl Fighter {
         tokio::select! {
             () = tokio::time::sleep(hold) => {}
             _ = lease.lost() => {}
+            () = self.stopped() => {}
         }
-        if let Ok(token) = lease.check() {
-            self.fence.write(name, token, read, new);
-        }
+        let Ok(token) = lease.check() else {
+            self.pen.loses();
+            return Ok(());
+        };
+        self.fence.write(name, token, read, new);
         if !self.pen.gives_back() {
             return Ok(());
         }
@@ -78,7 +87,14 @@ pub(super) async fn fight(fighter: Arc<Fighter>) -> Check {
         let name = dice.usize(..NAMES.len());
         let lock = client.lock(NAMES[name]).ttl(TTL);
         fighter.pen.asks(&LockName::parse(NAMES[name])?);
-        match lock.acquire_within(TTL * 2).await {
+        let acquired = tokio::select! {
+            acquired = lock.acquire_within(TTL * 2) => acquired,
+            () = fighter.stopped() => {
+                fighter.pen.gives_up();
+                break;
+            }
+        };
+        match acquired {
             Ok(lease) => {
                 written += 1;
                 let new = written * 1000 + fighter.number as u64;

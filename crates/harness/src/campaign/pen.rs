@@ -64,6 +64,14 @@ impl Pen {
         inner.write(at, self.process, Happened::Granted { token, valid_until });
     }
 
+    /// Its holder has noticed that it is lost, if that was not written down yet.
+    pub(super) fn loses(&self) {
+        let mut inner = self.lock();
+        if inner.held.take().is_some() {
+            inner.write(self.clock.now(), self.process, Happened::Lost);
+        }
+    }
+
     /// It is about to be given back. No: its holder has lost it, and was told.
     pub(super) fn gives_back(&self) -> bool {
         let mut inner = self.lock();
@@ -78,7 +86,7 @@ impl Pen {
         self.lock().write(self.clock.now(), self.process, Happened::Released);
     }
 
-    /// How long after this moment it first got a lease that it asked for after it.
+    /// How long after this moment it first got a lease.
     pub(super) fn granted_after(&self, moment: BootTime) -> Option<Duration> {
         let inner = self.lock();
         let later = inner.records.iter().rev().take_while(|record| record.at >= moment);

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use leasehold_conformance::{
-    Check, ClaimKey, Failure, Happened, Record, Report, Violation, check_history, ensure,
-};
+use leasehold_conformance::{Check, ClaimKey, Happened, Record, Report, Violation, check_history, ensure};
 use leasehold_core::BootTime;
 
 use super::fault::{Blow, Fault};
@@ -123,7 +121,7 @@ impl Fought {
     ///
     /// # Errors
     ///
-    /// The first promise that was broken; and too little that happened.
+    /// The first promise that was broken.
     pub fn judge(&self) -> Check {
         let violations = self.violations();
         ensure!(violations.is_empty(), "{} of {self}", told(&violations));
@@ -150,9 +148,19 @@ impl Fought {
                 self.books.lost_open
             );
         }
+        Ok(())
+    }
+
+    /// Whether so much happened that the verdict is worth something.
+    ///
+    /// # Errors
+    ///
+    /// When it did not.
+    pub fn is_worth_it(&self) -> Check {
         let strokes = self.strokes.len() as u64;
-        let enough = strokes > 0 && self.report.grants >= 5 * strokes && self.report.contended >= 2 * strokes;
-        if enough { Ok(()) } else { Err(Failure::new(format!("too little happened: {self}"))) }
+        let enough = strokes > 0 && self.report.grants >= 5 * strokes && self.report.contended >= strokes;
+        ensure!(enough, "too little happened: {self}");
+        Ok(())
     }
 }
 
