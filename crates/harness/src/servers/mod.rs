@@ -1,5 +1,6 @@
 //! Real servers, in folders and on ports of their own, started without any service and ended by their process id.
 
+pub mod clock;
 pub mod redis;
 
 use std::fs::File;

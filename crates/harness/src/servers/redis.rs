@@ -1,10 +1,14 @@
 //! A Redis, or what speaks like one, for tests: on a port and on a socket in its folder.
 
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+
+use leasehold_core::Clock;
 
 use super::{NoServer, Recipe, Server};
 
@@ -15,8 +19,8 @@ pub struct Redis {
     pub program: Option<&'static str>,
     /// Lines of its configuration, such as `maxmemory 2mb`. By default it keeps nothing on disk.
     pub lines: Vec<String>,
-    /// A library that the server is started with, such as a clock to be moved by tests.
-    pub preload: Option<PathBuf>,
+    /// A library that the server is started with, to answer it what time it is: [`step`] moves that clock.
+    pub clock: Option<PathBuf>,
 }
 
 impl Redis {
@@ -35,6 +39,33 @@ impl Redis {
         self.lines.push(line.into());
         self
     }
+}
+
+/// Moves the clock of a server that was started with [one of its own](Redis::clock) to so much from the machine's.
+///
+/// # Errors
+///
+/// When its file cannot be written.
+pub fn step(server: &Server, nanos: i64) -> io::Result<()> {
+    clock_file(server.folder())?.write_all_at(&nanos.to_ne_bytes(), 8)
+}
+
+/// Lets the clock of such a server stand still from now on: nothing there runs out by itself any more.
+///
+/// # Errors
+///
+/// When its file cannot be written.
+pub fn freeze(server: &Server, clock: &Clock) -> io::Result<()> {
+    let nanos = i64::try_from(clock.wall_micros()).unwrap_or(i64::MAX / 1000) * 1000;
+    clock_file(server.folder())?.write_all_at(&nanos.to_ne_bytes(), 0)
+}
+
+/// What the preloaded clock reads: the time, if it is to be another one altogether, and what is added to the machine's.
+fn clock_file(folder: &Path) -> io::Result<File> {
+    let file = File::options().create(true).write(true).truncate(false).open(folder.join("clock"))?;
+    // What is there stays: the clock goes on where it was when the server is started again.
+    file.set_len(16)?;
+    Ok(file)
 }
 
 /// The socket of a Redis that was started here.
@@ -88,8 +119,9 @@ impl Recipe for Redis {
         std::fs::write(&file, lines.join("\n") + "\n")?;
         let mut command = Command::new(program);
         command.arg(file).current_dir(folder);
-        if let Some(library) = &self.preload {
-            command.env("LD_PRELOAD", library);
+        if let Some(library) = &self.clock {
+            clock_file(folder)?;
+            command.env("LD_PRELOAD", library).env("LEASEHOLD_CLOCK", folder.join("clock"));
         }
         Ok(command)
     }
@@ -118,6 +150,25 @@ mod tests {
         assert!(ask(&server, &["GET", "a"]).is_err());
         server.go_on().unwrap();
         assert_eq!(ask(&server, &["GET", "a"]).unwrap(), "$1\r\nb\r\n");
+    }
+
+    #[test]
+    fn its_clock_is_moved() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = super::super::clock::build(folder.path()).unwrap();
+        let redis = Redis { clock: Some(clock), ..Redis::default() };
+        let server = match redis.start() {
+            Ok(server) => server,
+            Err(NoServer::Missing(tool)) => return eprintln!("skipped: there is no {tool} here"),
+            Err(error) => panic!("{error}"),
+        };
+        let time = || -> u64 { ask(&server, &["TIME"]).unwrap().lines().nth(2).unwrap().parse().unwrap() };
+        let before = time();
+        step(&server, -3_600_000_000_000).unwrap();
+        // It looks at its clock a few times a second.
+        while time() + 3000 > before {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     #[test]
