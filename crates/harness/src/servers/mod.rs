@@ -1,5 +1,7 @@
 //! Real servers, in folders and on ports of their own, started without any service and ended by their process id.
 
+pub mod certificates;
+pub mod clock;
 pub mod redis;
 
 use std::fs::File;
@@ -38,7 +40,7 @@ pub enum NoServer {
 }
 
 /// How one kind of server is started, and asked whether it is there.
-pub(crate) trait Recipe: Send {
+pub(crate) trait Recipe: Send + Sync {
     /// The program.
     fn tool(&self) -> &'static str;
     /// The command for this folder and port.
@@ -176,10 +178,14 @@ fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Where a program is: on the path, or where distributions keep what administrators start.
+/// Where a program is: on the path, where distributions keep what administrators start, or where `cargo xtask test
+/// servers` unpacked it, so that a test finds it whoever starts that.
 #[must_use]
 pub fn find(tool: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(more).map(|folder| folder.join(tool)).find(|file| file.is_file())
+    let own = std::env::current_exe().unwrap_or_default();
+    let unpacked = own.ancestors().map(|folder| folder.join("servers/packages/usr/bin"));
+    let folders = std::env::split_paths(&path).chain(more).chain(unpacked);
+    folders.map(|folder| folder.join(tool)).find(|file| file.is_file())
 }

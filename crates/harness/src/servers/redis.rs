@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{NoServer, Recipe, Server};
+use super::certificates::{Certificates, HOST};
+use super::{NoServer, Recipe, Server, clock};
 
 /// What a Redis for tests is to be like.
 #[derive(Debug, Clone, Default)]
@@ -15,8 +16,10 @@ pub struct Redis {
     pub program: Option<&'static str>,
     /// Lines of its configuration, such as `maxmemory 2mb`. By default it keeps nothing on disk.
     pub lines: Vec<String>,
-    /// A library that the server is started with, such as a clock to be moved by tests.
-    pub preload: Option<PathBuf>,
+    /// The library of a clock that tests set and move: see [`clock::library`].
+    pub clock: Option<PathBuf>,
+    /// Its port speaks TLS and nothing else; its socket does not. See [`Certificates::of`] for whom to trust.
+    pub tls: bool,
 }
 
 impl Redis {
@@ -35,6 +38,28 @@ impl Redis {
         self.lines.push(line.into());
         self
     }
+}
+
+/// The program that carries Valkey.
+pub const VALKEY: &str = "valkey-server";
+
+/// The URL of the store in a Redis that was started here, at its port.
+#[must_use]
+pub fn url(server: &Server) -> String {
+    format!("redis://{}", server.address())
+}
+
+/// The same over TLS, for one that speaks it: by the name that its certificate has, and with whom to trust.
+#[must_use]
+pub fn tls_url(server: &Server) -> String {
+    let ca = Certificates::of(server.folder()).ca;
+    format!("rediss://{HOST}:{}?ca={}", server.address().port(), ca.display())
+}
+
+/// The same at its socket.
+#[must_use]
+pub fn socket_url(server: &Server) -> String {
+    format!("redis+unix://{}", socket(server).display())
 }
 
 /// The socket of a Redis that was started here.
@@ -77,19 +102,29 @@ impl Recipe for Redis {
     fn command(&self, program: &Path, folder: &Path, port: u16) -> io::Result<Command> {
         let mut lines = vec![
             "bind 127.0.0.1".to_owned(),
-            format!("port {port}"),
+            format!("port {}", if self.tls { 0 } else { port }),
             format!("unixsocket {}", socket_in(folder).display()),
             format!("dir {}", folder.display()),
             "save \"\"".to_owned(),
             "daemonize no".to_owned(),
         ];
+        if self.tls {
+            let certificates = Certificates::of(folder);
+            certificates.make()?;
+            let Certificates { ca, certificate, key } = certificates;
+            lines.push(format!("tls-port {port}"));
+            lines.push(format!("tls-ca-cert-file {}", ca.display()));
+            lines.push(format!("tls-cert-file {}", certificate.display()));
+            lines.push(format!("tls-key-file {}", key.display()));
+            lines.push("tls-auth-clients no".to_owned());
+        }
         lines.extend(self.lines.iter().cloned());
         let file = folder.join("redis.conf");
         std::fs::write(&file, lines.join("\n") + "\n")?;
         let mut command = Command::new(program);
         command.arg(file).current_dir(folder);
-        if let Some(library) = &self.preload {
-            command.env("LD_PRELOAD", library);
+        if let Some(library) = &self.clock {
+            clock::give(&mut command, library, folder)?;
         }
         Ok(command)
     }
