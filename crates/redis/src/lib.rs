@@ -49,6 +49,7 @@ mod renewals;
 mod script;
 mod stated;
 mod store;
+mod trust;
 mod waits;
 mod wake;
 

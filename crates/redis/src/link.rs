@@ -26,6 +26,8 @@ const MOST_MISSES: u32 = 2;
 pub(crate) struct Link {
     client: Client,
     limit: Duration,
+    /// What to look at when nobody answers.
+    advice: &'static str,
     state: Mutex<State>,
     attempts: AtomicU64,
 }
@@ -53,6 +55,7 @@ impl Link {
         Ok(Self {
             client: client(settings)?,
             limit: settings.timeout,
+            advice: settings.place.advice(),
             state: Mutex::default(),
             attempts: AtomicU64::new(0),
         })
@@ -142,7 +145,7 @@ impl Link {
 
     fn silent(&self) -> Fail {
         let message = format!("no connection within {:?}", self.limit);
-        Fail::new(StoreErrorKind::Unavailable, message).help("check host and port, and that the server is up")
+        Fail::new(StoreErrorKind::Unavailable, message).help(self.advice)
     }
 
     async fn connect(&self, before: Option<String>) -> Result<(Live, Option<String>)> {
@@ -152,12 +155,17 @@ impl Link {
         let connected = self.client.get_multiplexed_async_connection_with_config(&config).await;
         let connection = connected.map_err(|error| {
             let fail = Fail::from(error).not_sent();
-            if fail.has_help() { fail } else { fail.help("check host and port, and that the server is up") }
+            if fail.has_help() { fail } else { fail.help(self.advice) }
         })?;
         let mut live =
             Live { connection, misses: AtomicU32::new(0), dead: AtomicBool::new(false), restarted: false };
-        self.refuse_replicas(&live).await.map_err(Fail::not_sent)?;
-        let run_id = self.run_id(&live).await.map_err(Fail::not_sent)?;
+        // A server that does not want this client may say so, or hang up, at the first request only.
+        let first = |fail: Fail| {
+            let fail = fail.not_sent();
+            if fail.has_help() { fail } else { fail.help(self.advice) }
+        };
+        self.refuse_replicas(&live).await.map_err(first)?;
+        let run_id = self.run_id(&live).await.map_err(first)?;
         live.restarted = before.is_some() && run_id.is_some() && before != run_id;
         Ok((live, run_id))
     }
@@ -247,7 +255,7 @@ fn client(settings: &Settings) -> Result<Client> {
     };
     client.map_err(|error| {
         let fail = Fail::from(error).not_sent();
-        if settings.password.is_some() || fail.has_help() { fail } else { fail.help("check the ca= file") }
+        if fail.has_help() { fail } else { fail.help(settings.place.advice()) }
     })
 }
 
