@@ -109,7 +109,7 @@ fn unpack_all(downloads: &Path, into: &Path) -> Result<()> {
 }
 
 /// Runs it without a terminal, and gives what it complained of as the error.
-fn quietly(command: &mut Command) -> Result<()> {
+pub(super) fn quietly(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(());
