@@ -12,6 +12,7 @@ pub mod proxy;
 pub mod puppet;
 pub mod resource;
 pub mod servers;
+pub mod waiting;
 
 use puppet::Trouble;
 

@@ -1,4 +1,4 @@
-//! The proofs `fight`, `handover`, `once` and `primitives`: programs of the harness.
+//! The proofs `fight`, `handover`, `once`, `primitives` and `waiting`: programs of the harness.
 
 use std::process::Command;
 
@@ -21,6 +21,10 @@ pub(super) fn primitives(proof: &mut Proof) -> Result<bool> {
     let mut command = Command::new(program);
     command.args(["--seed", &proof.seed.to_string()]);
     proof.run(&mut command)
+}
+
+pub(super) fn waiting(proof: &mut Proof) -> Result<bool> {
+    program(proof, "waiting", &[], 20)
 }
 
 pub(super) fn once(proof: &mut Proof) -> Result<bool> {
