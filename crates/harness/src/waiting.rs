@@ -207,19 +207,23 @@ impl Meeting {
         if self.holders.replace(1) != 0 {
             return Err("two hold it at once".into());
         }
-        let mut measured = self.measured.borrow_mut();
-        measured.turns[number] += 1;
-        if let Some(released) = self.released.take() {
-            measured.gaps.push(now.since(released));
-            measured.waits.push(now.since(asked));
-        }
-        drop(measured);
+        self.note(number, now, asked);
         self.turn.send_modify(|turn| *turn += 1);
         let turn = *self.turn.borrow();
         tokio::time::sleep(self.plan.hold).await;
         self.holders.set(0);
         self.released.set(Some(self.clock.now()));
         Ok(turn)
+    }
+
+    fn note(&self, number: usize, now: BootTime, asked: BootTime) {
+        let mut measured = self.measured.borrow_mut();
+        measured.turns[number] += 1;
+        // The first one was handed it by nobody.
+        if let Some(released) = self.released.take() {
+            measured.gaps.push(now.since(released));
+            measured.waits.push(now.since(asked));
+        }
     }
 }
 
