@@ -71,6 +71,7 @@ pub const PLANTED: &[Planted] = planted! {
     "sqlite_ignores_replaced_file": "a replaced file is noticed",
     "redis_renews_by_set": "a server that is full renews what is held",
     "redis_leaves_the_key_free": "readers keep out who knows the plain key only",
+    "redis_admits_one_more": "random programs on a real server are held to their histories",
     "redis_takes_foreign_keys": "what is not ours is never changed",
     "guard_ignores_deadline": "the command of a frozen run is dead before its lease is",
     "guard_ignores_end_of_run": "the command of a killed run is dead within half a second",
