@@ -64,6 +64,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "engine",
         "trouble::an_answer_that_comes_after_the_end_brings_nothing_back",
     ),
+    (
+        "doubts_nothing",
+        "leasehold",
+        "engine",
+        "trouble::a_store_that_was_replaced_endangers_what_is_held_until_it_has_been_asked",
+    ),
     ("no_release_on_drop", "leasehold", "engine", "promises::a_dropped_lease_is_given_back"),
     (
         "retry_with_new_id",
@@ -145,6 +151,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "leasehold-sqlite",
         "processes",
         "trouble::a_replaced_file_is_noticed_and_leases_of_the_old_one_are_lost",
+    ),
+    (
+        "redis_ignores_lost",
+        "leasehold-redis",
+        "trouble",
+        "a_lease_that_is_gone_is_lost_at_the_next_renewal_and_tokens_rise",
     ),
     (
         "redis_renews_by_set",

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use async_trait::async_trait;
 
 use crate::{
-    Capabilities, Claim, ClaimId, Cursor, Leave, Ledger, LockName, Release, Renew, Renewal, Result, Snapshot,
-    Standing, Together,
+    Capabilities, Claim, ClaimId, Cursor, Doubt, Leave, Ledger, LockName, Release, Renew, Renewal, Result,
+    Snapshot, Standing, Together,
 };
 
 /// Where claims are kept and judged.
@@ -160,6 +160,17 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync + 'static {
 
     /// What the store keeps beside claims, if it can.
     fn ledger(&self) -> Option<&dyn Ledger>;
+
+    /// Returns once leases that were granted here may be gone although their time is not up. They are then asked for at
+    /// once, not when they are due; after [`Doubt::Replaced`] their holders are warned as well. A store that cannot know,
+    /// or whose leases cannot go like that, never returns; so does this, unless it is overridden.
+    ///
+    /// # Cancel safety
+    ///
+    /// A doubt that came up meanwhile is told to the next call.
+    async fn doubt(&self) -> Doubt {
+        std::future::pending().await
+    }
 
     /// Closes connections and files, and waits until they are closed. Leases are not given back by this.
     ///

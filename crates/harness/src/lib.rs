@@ -4,6 +4,8 @@
 
 use std::path::PathBuf;
 
+pub mod campaign;
+pub mod cancelled;
 pub mod fight;
 pub mod handover;
 pub mod once;

@@ -36,8 +36,9 @@ pub enum Mode {
     Delay(Duration),
     /// Every byte comes by itself, with this between them: what was written at once is read in parts.
     Trickle(Duration),
-    /// Each request arrives twice; the second reply is swallowed where it comes by itself.
-    Duplicate,
+    /// Each request arrives once more, later by this, as a network or another proxy may send it again: over a
+    /// connection of its own, on which nobody has logged in and whose replies nobody hears.
+    Duplicate(Duration),
     /// Connections are accepted and closed at once; those that were there are closed.
     Refuse,
 }
@@ -234,6 +235,7 @@ enum Way {
 /// Passes on what comes, until one side closes or something is eaten.
 async fn pump(shared: &Shared, way: Way, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut old: Old) {
     let mut bytes = vec![0; CHUNK];
+    let twin = Arc::new(Twin::default());
     loop {
         let Ok(count @ 1..) = from.read(&mut bytes).await else { return };
         let piece = &bytes[..count];
@@ -251,14 +253,39 @@ async fn pump(shared: &Shared, way: Way, mut from: OwnedReadHalf, mut to: OwnedW
         tokio::time::sleep(lateness(shared, mode)).await;
         let sent = match mode {
             Mode::Trickle(pause) => trickle(&mut to, piece, pause).await,
-            Mode::Duplicate if way == Way::Request => {
-                to.write_all(piece).await.is_ok() && to.write_all(piece).await.is_ok()
+            Mode::Duplicate(by) if way == Way::Request => {
+                twin.clone().repeat(shared.target, piece.to_vec(), by);
+                to.write_all(piece).await.is_ok()
             }
             _ => to.write_all(piece).await.is_ok(),
         };
         if !sent {
             return;
         }
+    }
+}
+
+/// The second way to the server, for what arrives twice.
+#[derive(Debug, Default)]
+struct Twin(tokio::sync::Mutex<Option<TcpStream>>);
+
+impl Twin {
+    /// Sends a piece once more, later by this.
+    fn repeat(self: Arc<Self>, target: SocketAddr, piece: Vec<u8>, by: Duration) {
+        tokio::spawn(async move {
+            tokio::time::sleep(by).await;
+            let mut stream = self.0.lock().await;
+            if stream.is_none() {
+                *stream = TcpStream::connect(target).await.ok();
+            }
+            let Some(open) = stream.as_mut() else { return };
+            // Replies are read, since a server stops at a client that does not, and thrown away.
+            let mut replies = [0; CHUNK];
+            let sent = open.write_all(&piece).await.is_ok();
+            if !sent || matches!(open.try_read(&mut replies), Ok(0)) {
+                *stream = None;
+            }
+        });
     }
 }
 
@@ -407,6 +434,33 @@ mod tests {
         assert_eq!(ask(&mut client(&proxy), "z").unwrap(), "z");
         proxy.set(Mode::Refuse);
         assert!(ask(&mut client(&proxy), "w").is_err());
+    }
+
+    #[test]
+    fn a_request_that_arrives_twice_is_answered_once() {
+        let (heard, hears) = std::sync::mpsc::channel();
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (mut client, heard) = (client.unwrap(), heard.clone());
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 5];
+                    while client.read_exact(&mut bytes).is_ok() && client.write_all(&bytes).is_ok() {
+                        heard.send(bytes).unwrap();
+                    }
+                });
+            }
+        });
+        let proxy = Proxy::start(address, 1).unwrap();
+        proxy.set(Mode::Duplicate(Duration::from_millis(1)));
+        let mut one = client(&proxy);
+        for said in ["hello", "again"] {
+            assert_eq!(ask(&mut one, said).unwrap(), said, "no reply belongs to another request");
+        }
+        let mut all: Vec<_> = (0..4).map(|_| hears.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
+        all.sort_unstable();
+        assert_eq!(all, [b"again", b"again", b"hello", b"hello"].map(|said| *said));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::pursuit;
 use crate::sim::Rests;
 use crate::terms::Terms;
 use crate::ticket::Ticket;
-use crate::watchdog::Watchdog;
+use crate::watchdog::{self, Watchdog};
 
 /// How long a "no" may take to find out who has it.
 pub(crate) const BUSY_DEADLINE: Duration = Duration::from_millis(250);
@@ -129,6 +129,7 @@ fn serve(settings: Settings, store: Arc<dyn Store>, mut commands: mpsc::Unbounde
     local.block_on(&runtime, async move {
         let engine = Rc::new_cyclic(|me| Engine::new(settings, store, me.clone()));
         let watch = tokio::task::spawn_local(engine.clone().watch());
+        let doubts = tokio::task::spawn_local(watchdog::doubts(engine.clone()));
         let knots = tokio::task::spawn_local(knots::watch(engine.clone()));
         let mut closing = None;
         while let Some(command) = commands.recv().await {
@@ -148,6 +149,7 @@ fn serve(settings: Settings, store: Arc<dyn Store>, mut commands: mpsc::Unbounde
         engine.janitor.idle(&engine.clock, engine.settings.timeout).await;
         let closed = engine.store.close().await;
         watch.abort();
+        doubts.abort();
         knots.abort();
         if let Some(reply) = closing {
             drop(reply.send(closed));
@@ -202,7 +204,7 @@ impl Engine {
     }
 
     async fn watch(self: Rc<Self>) {
-        crate::watchdog::watch(self).await;
+        watchdog::watch(self).await;
     }
 
     fn obey(self: Rc<Self>, command: Command) {

@@ -22,6 +22,10 @@ use crate::shape::Shape;
 use crate::terms::{self, Terms};
 use crate::timer::Timer;
 
+mod doubts;
+
+pub(crate) use doubts::doubts;
+
 /// Leases that are due within this are renewed together: one wake-up, one round trip.
 const TOGETHER: Duration = Duration::from_millis(10);
 /// At most so many in one request, so that a store is not blocked for long.

@@ -1,17 +1,21 @@
 //! The connection: at most one answer to each request, a deadline round each, and a new connection where the old
 //! one has gone silent.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_core::StoreErrorKind;
+use leasehold_core::{Doubt, StoreErrorKind};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    RedisConnectionInfo, TlsCertificates, Value,
+    RedisConnectionInfo, RedisResult, TlsCertificates, Value,
 };
-use tokio::sync::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::{Mutex, Notify};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::config::{Place, Settings};
@@ -25,9 +29,11 @@ const MOST_MISSES: u32 = 2;
 /// The way to one server. There is at most one connection at a time.
 pub(crate) struct Link {
     client: Client,
+    place: Place,
     limit: Duration,
     /// What to look at when nobody answers.
     advice: &'static str,
+    doubts: Arc<Doubts>,
     state: Mutex<State>,
     attempts: AtomicU64,
 }
@@ -41,21 +47,39 @@ struct State {
     run_id: Option<String>,
 }
 
+/// What speaks against the server still having what it granted.
+#[derive(Debug, Default)]
+struct Doubts {
+    cut: Notify,
+    replaced: Notify,
+}
+
 /// One connection.
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     misses: AtomicU32,
-    dead: AtomicBool,
-    /// Whether the server is another process than the one that was spoken to before.
-    pub(crate) restarted: bool,
+    /// Given up by us. The task that drives it knows, too: then its end is no news.
+    dead: Arc<AtomicBool>,
+    /// That task, where it is ours.
+    driver: Option<AbortHandle>,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Some(driver) = &self.driver {
+            driver.abort();
+        }
+    }
 }
 
 impl Link {
     pub(crate) fn new(settings: &Settings) -> Result<Self> {
         Ok(Self {
             client: client(settings)?,
+            place: settings.place.clone(),
             limit: settings.timeout,
             advice: settings.place.advice(),
+            doubts: Arc::default(),
             state: Mutex::default(),
             attempts: AtomicU64::new(0),
         })
@@ -101,9 +125,11 @@ impl Link {
                 let answer = answer.and_then(Value::extract_error).map_err(Fail::from);
                 match &answer {
                     // A replica is left, since the master may be elsewhere by now.
-                    Err(fail) if fail.is("READONLY") || fail.is("MASTERDOWN") || fail.outcome_unknown() => {
+                    Err(fail) if fail.is("READONLY") || fail.is("MASTERDOWN") => {
                         live.dead.store(true, Ordering::SeqCst);
+                        self.doubts.replaced.notify_one();
                     }
+                    Err(fail) if fail.outcome_unknown() => live.dead.store(true, Ordering::SeqCst),
                     _ => live.misses.store(0, Ordering::SeqCst),
                 }
                 answer
@@ -124,7 +150,7 @@ impl Link {
             return Err(failed);
         }
         state.live = None;
-        let connected = match timeout(2 * self.limit, self.connect(state.run_id.clone())).await {
+        let connected = match timeout(2 * self.limit, self.connect()).await {
             Ok(connected) => connected,
             Err(_) => Err(self.silent()),
         };
@@ -132,6 +158,9 @@ impl Link {
         match connected {
             Ok((live, run_id)) => {
                 let live = Arc::new(live);
+                if state.run_id.is_some() && run_id.is_some() && state.run_id != run_id {
+                    self.doubts.replaced.notify_one();
+                }
                 state.run_id = run_id.or_else(|| state.run_id.take());
                 (state.live, state.failed) = (Some(live.clone()), None);
                 Ok(live)
@@ -148,17 +177,13 @@ impl Link {
         Fail::new(StoreErrorKind::Unavailable, message).help(self.advice)
     }
 
-    async fn connect(&self, before: Option<String>) -> Result<(Live, Option<String>)> {
-        // Deadlines are ours, so that the library's own, which cost a timer for each request, are off.
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(self.limit)).set_response_timeout(None);
-        let connected = self.client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = connected.map_err(|error| {
+    async fn connect(&self) -> Result<(Live, Option<String>)> {
+        let dead = Arc::new(AtomicBool::new(false));
+        let (connection, driver) = self.open(&dead).await.map_err(|error| {
             let fail = Fail::from(error).not_sent();
             if fail.has_help() { fail } else { fail.help(self.advice) }
         })?;
-        let mut live =
-            Live { connection, misses: AtomicU32::new(0), dead: AtomicBool::new(false), restarted: false };
+        let live = Live { connection, misses: AtomicU32::new(0), dead, driver };
         // A server that does not want this client may say so, or hang up, at the first request only.
         let first = |fail: Fail| {
             let fail = fail.not_sent();
@@ -166,8 +191,59 @@ impl Link {
         };
         self.refuse_replicas(&live).await.map_err(first)?;
         let run_id = self.run_id(&live).await.map_err(first)?;
-        live.restarted = before.is_some() && run_id.is_some() && before != run_id;
         Ok((live, run_id))
+    }
+
+    /// Opens a connection, and has its end noticed at once: whoever holds something must not learn of it by the next
+    /// renewal. Of one over TLS, which the library opens, that is so all the same.
+    async fn open(
+        &self,
+        dead: &Arc<AtomicBool>,
+    ) -> RedisResult<(MultiplexedConnection, Option<AbortHandle>)> {
+        // Deadlines are ours, so that the library's own, which cost a timer for each request, are off.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        match &self.place {
+            Place::Tcp { host, port, tls: None } => {
+                let opened = timeout(self.limit, TcpStream::connect((host.as_str(), *port))).await;
+                let stream = opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+                stream.set_nodelay(true)?;
+                self.drive(stream, config, dead).await
+            }
+            Place::Unix(path) => self.drive(UnixStream::connect(path).await?, config, dead).await,
+            Place::Tcp { tls: Some(_), .. } => {
+                let config = config.set_connection_timeout(Some(self.limit));
+                let opened = self.client.get_multiplexed_async_connection_with_config(&config).await;
+                opened.map(|connection| (connection, None))
+            }
+        }
+    }
+
+    async fn drive<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        stream: S,
+        config: AsyncConnectionConfig,
+        dead: &Arc<AtomicBool>,
+    ) -> RedisResult<(MultiplexedConnection, Option<AbortHandle>)> {
+        let login = self.client.get_connection_info().redis_settings();
+        let logging_in = MultiplexedConnection::new_with_config(login, stream, config);
+        let (connection, driving) = logging_in.await?;
+        let (doubts, dead) = (self.doubts.clone(), dead.clone());
+        let driver = tokio::spawn(async move {
+            driving.await;
+            if !dead.swap(true, Ordering::SeqCst) {
+                doubts.cut.notify_one();
+            }
+        });
+        Ok((connection, Some(driver.abort_handle())))
+    }
+
+    /// Returns once what the server granted may be gone.
+    pub(crate) async fn doubt(&self) -> Doubt {
+        tokio::select! {
+            biased;
+            () = self.doubts.replaced.notified() => Doubt::Replaced,
+            () = self.doubts.cut.notified() => Doubt::Cut,
+        }
     }
 
     async fn refuse_replicas(&self, live: &Live) -> Result<()> {
@@ -180,6 +256,7 @@ impl Link {
         if role == "master" {
             return Ok(());
         }
+        self.doubts.replaced.notify_one();
         Err(Fail::new(StoreErrorKind::Unavailable, format!("this server is no master: its role is {role}"))
             .help("name the master in the URL, or let Sentinel find it: redis+sentinel:"))
     }

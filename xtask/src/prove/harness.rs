@@ -1,4 +1,5 @@
-//! The proofs `fight`, `handover`, `once`, `primitives` and `waiting`: programs of the harness.
+//! The proofs `fight`, `handover`, `once`, `primitives`, `waiting`, `faults-redis` and `cancelled-redis`: programs of the
+//! harness.
 
 use std::process::Command;
 
@@ -17,10 +18,7 @@ pub(super) fn handover(proof: &mut Proof) -> Result<bool> {
 
 /// As many histories as are worth the name, however long they take.
 pub(super) fn primitives(proof: &mut Proof) -> Result<bool> {
-    let program = proof.build(HARNESS, "primitives")?;
-    let mut command = Command::new(program);
-    command.args(["--seed", &proof.seed.to_string()]);
-    proof.run(&mut command)
+    seeded(proof, "primitives")
 }
 
 pub(super) fn waiting(proof: &mut Proof) -> Result<bool> {
@@ -29,6 +27,23 @@ pub(super) fn waiting(proof: &mut Proof) -> Result<bool> {
 
 pub(super) fn once(proof: &mut Proof) -> Result<bool> {
     program(proof, "once", &["--processes", "50"], 60)
+}
+
+/// So long of each fault, one after the other.
+pub(super) fn faults_redis(proof: &mut Proof) -> Result<bool> {
+    program(proof, "faults", &[], 30)
+}
+
+/// As many acquires as the name says, however long they take.
+pub(super) fn cancelled_redis(proof: &mut Proof) -> Result<bool> {
+    seeded(proof, "cancelled")
+}
+
+fn seeded(proof: &mut Proof, name: &str) -> Result<bool> {
+    let program = proof.build(HARNESS, name)?;
+    let mut command = Command::new(program);
+    command.args(["--seed", &proof.seed.to_string()]);
+    proof.run(&mut command)
 }
 
 fn program(proof: &mut Proof, name: &str, args: &[&str], seconds: u64) -> Result<bool> {

@@ -58,6 +58,16 @@ const PARTS: &[Part] = &[
         run: harness::once,
     },
     Part {
+        name: "faults-redis",
+        about: "Each fault of a real Redis server for 30 s, while clients fight for its locks: what is promised holds",
+        run: harness::faults_redis,
+    },
+    Part {
+        name: "cancelled-redis",
+        about: "10,000 acquires that are dropped after each of their polls, on a real Redis server",
+        run: harness::cancelled_redis,
+    },
+    Part {
         name: "overhead",
         about: "What `leasehold run` adds to a command, in time, memory and wake-ups",
         run: overhead::run,

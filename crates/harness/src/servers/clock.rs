@@ -42,13 +42,13 @@ impl ToldClock {
         self.tell(TIME, micros.saturating_mul(1000))
     }
 
-    /// Lets it go with the machine's, so far ahead of it.
+    /// Lets it go so many nanoseconds ahead of the machine's, unless it stands still.
     ///
     /// # Errors
     ///
     /// When the file cannot be written.
-    pub fn step(&self, seconds: i64) -> io::Result<()> {
-        self.tell(STEP, seconds.saturating_mul(1_000_000_000))
+    pub fn step(&self, nanos: i64) -> io::Result<()> {
+        self.tell(STEP, nanos)
     }
 
     fn tell(&self, at: u64, nanos: i64) -> io::Result<()> {

@@ -82,16 +82,11 @@ impl Server {
     ///
     /// When it does not answer.
     pub fn go_on(&mut self) -> Result<(), NoServer> {
-        self.kill();
-        let log = File::create(self.log_file())?;
-        let mut command = self.recipe.command(&self.program, self.folder.path(), self.port)?;
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        self.child = Some(command.spawn()?);
+        self.start_again()?;
         let clock = Clock::system();
         let until = clock.now().after(PATIENCE);
         while !self.recipe.answers(self.folder.path(), self.port) {
-            let ended = self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)));
-            if ended || clock.now() >= until {
+            if !self.runs() || clock.now() >= until {
                 let why = self.last_words();
                 self.kill();
                 return Err(NoServer::Broken { tool: self.recipe.tool(), why });
@@ -99,6 +94,25 @@ impl Server {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
+    }
+
+    /// Starts it again in the same folder and on the same port, and does not wait until it answers.
+    ///
+    /// # Errors
+    ///
+    /// When its process cannot be started.
+    pub fn start_again(&mut self) -> Result<(), NoServer> {
+        self.kill();
+        let log = File::create(self.log_file())?;
+        let mut command = self.recipe.command(&self.program, self.folder.path(), self.port)?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        self.child = Some(command.spawn()?);
+        Ok(())
+    }
+
+    /// Whether its process is there.
+    pub fn runs(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
     /// Kills it as a power cut would, and returns once it is gone. What it wrote stays in its folder.

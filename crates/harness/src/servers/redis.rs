@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use leasehold_core::Clock;
+
 use super::certificates::{Certificates, HOST};
+use super::clock::ToldClock;
 use super::{NoServer, Recipe, Server, clock};
 
 /// What a Redis for tests is to be like.
@@ -60,6 +63,25 @@ pub fn tls_url(server: &Server) -> String {
 #[must_use]
 pub fn socket_url(server: &Server) -> String {
     format!("redis+unix://{}", socket(server).display())
+}
+
+/// Moves the clock of a server that was started with [one of its own](Redis::clock) to so many nanoseconds from the
+/// machine's.
+///
+/// # Errors
+///
+/// When its file cannot be written.
+pub fn step(server: &Server, nanos: i64) -> io::Result<()> {
+    ToldClock::of(server)?.step(nanos)
+}
+
+/// Lets the clock of such a server stand still from now on: nothing there runs out by itself any more.
+///
+/// # Errors
+///
+/// When its file cannot be written.
+pub fn freeze(server: &Server, clock: &Clock) -> io::Result<()> {
+    ToldClock::of(server)?.set(clock.wall_micros())
 }
 
 /// The socket of a Redis that was started here.
@@ -153,6 +175,24 @@ mod tests {
         assert!(ask(&server, &["GET", "a"]).is_err());
         server.go_on().unwrap();
         assert_eq!(ask(&server, &["GET", "a"]).unwrap(), "$1\r\nb\r\n");
+    }
+
+    #[test]
+    fn its_clock_is_moved() {
+        let clock = clock::library().unwrap();
+        let redis = Redis { clock: Some(clock), ..Redis::default() };
+        let server = match redis.start() {
+            Ok(server) => server,
+            Err(NoServer::Missing(tool)) => return eprintln!("skipped: there is no {tool} here"),
+            Err(error) => panic!("{error}"),
+        };
+        let time = || -> u64 { ask(&server, &["TIME"]).unwrap().lines().nth(2).unwrap().parse().unwrap() };
+        let before = time();
+        step(&server, -3_600_000_000_000).unwrap();
+        // It looks at its clock a few times a second.
+        while time() + 3000 > before {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What is between a client and its store: a wrapper whose calls go as a test tells them to.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Cursor, Leave, Ledger, LockName, Op, Release, Renew, Renewal,
+    Capabilities, Claim, ClaimId, Clock, Cursor, Doubt, Leave, Ledger, LockName, Op, Release, Renew, Renewal,
     Result, Snapshot, Standing, Store, StoreError, StoreErrorKind, Together, Token,
 };
 use tokio::sync::watch;
@@ -66,6 +66,7 @@ struct State {
     /// Names whose renewals are not answered.
     unrenewed: BTreeSet<LockName>,
     delay: Duration,
+    doubts: VecDeque<Doubt>,
     asked: HashMap<Op, usize>,
 }
 
@@ -135,6 +136,11 @@ impl Wire {
             let asked = std::mem::take(&mut state.asked);
             *state = State { asked, ..State::default() };
         });
+    }
+
+    /// Lets the client doubt that the store still has what it granted.
+    pub fn doubts(&self, doubt: Doubt) {
+        self.change(|state| state.doubts.push_back(doubt));
     }
 
     /// How often it was asked for this.
@@ -291,6 +297,23 @@ impl Store for Wire {
 
     fn ledger(&self) -> Option<&dyn Ledger> {
         self.inner.ledger()
+    }
+
+    async fn doubt(&self) -> Doubt {
+        let mut moved = self.moved.subscribe();
+        let told = async {
+            loop {
+                if let Some(doubt) = self.state().doubts.pop_front() {
+                    return doubt;
+                }
+                // The sender lives as long as `self`.
+                drop(moved.changed().await);
+            }
+        };
+        tokio::select! {
+            doubt = told => doubt,
+            doubt = self.inner.doubt() => doubt,
+        }
     }
 
     async fn close(&self) -> Result<()> {

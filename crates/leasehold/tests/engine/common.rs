@@ -12,7 +12,9 @@ use leasehold::{
     StoreError, StoreErrorKind, Unsupported,
 };
 use leasehold::{Mark, MarkKind, MarkOutcome, Record, RecordId};
-use leasehold_core::{Claim, ClaimId, Cursor, Leave, Ledger, Release, Renew, Renewal, Standing, Together};
+use leasehold_core::{
+    Claim, ClaimId, Cursor, Doubt, Leave, Ledger, Release, Renew, Renewal, Standing, Together,
+};
 
 pub(crate) const TTL: Duration = Duration::from_millis(600);
 
@@ -229,6 +231,10 @@ impl Store for Moody {
 
     fn ledger(&self) -> Option<&dyn Ledger> {
         Some(self)
+    }
+
+    async fn doubt(&self) -> Doubt {
+        self.inner.doubt().await
     }
 
     async fn close(&self) -> Result<()> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::{Log, TTL, ms, until};
 use leasehold::sim::{Mishap, Sim, Wire};
 use leasehold::{Clock, Error, Event, LeaseState, Leasehold, LostReason, MemoryStore, Op};
-use leasehold_core::Leave;
+use leasehold_core::{Doubt, Leave};
 
 fn client() -> (Arc<Wire>, Arc<Log>, Leasehold) {
     let (store, log) = (Arc::new(Wire::around(Arc::new(MemoryStore::new()))), Arc::new(Log::default()));
@@ -107,6 +107,51 @@ async fn renewals_that_fail_for_good_endanger_the_lease_and_then_lose_it_before_
     assert!(lease.check().is_err());
     assert!(lease.ensure(ms(1)).await.is_err());
     assert_eq!(log.count(|event| matches!(event, Event::Lost { .. })), 1, "told once");
+}
+
+#[tokio::test]
+async fn a_store_that_was_replaced_endangers_what_is_held_until_it_has_been_asked() {
+    let (store, log, client) = client();
+    // Its renewal is not due for ten minutes.
+    let ttl = Duration::from_secs(1800);
+    let kept = client.lock("kept").ttl(ttl).acquire().await.unwrap();
+    let gone = client.lock("gone").ttl(ttl).acquire().await.unwrap();
+    store.next(Op::Renew, Mishap::Late(ms(100)), 1);
+    store.doubts(Doubt::Replaced);
+    kept.endangered().await;
+    kept.check().expect("it holds all the same");
+    until("it is asked, and still has them", async || {
+        kept.state() == LeaseState::Held && gone.state() == LeaseState::Held
+    })
+    .await;
+    assert_eq!(log.count(|event| matches!(event, Event::Endangered { .. })), 2, "each is told once");
+
+    // A connection that breaks is reason enough to ask, and none to warn.
+    let holder = client.inspect("gone").await.unwrap().holders.remove(0);
+    store.store().release(gone.name(), holder.id, Leave::Open).await.unwrap();
+    store.doubts(Doubt::Cut);
+    assert_eq!(gone.lost().await.reason, LostReason::StoreForgot);
+    assert_eq!(kept.state(), LeaseState::Held);
+    assert_eq!(log.count(|event| matches!(event, Event::Endangered { .. })), 2);
+    kept.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn doubts_about_a_store_that_answers_nothing_make_nobody_ask_faster() {
+    let (store, log, client) = client();
+    let lease = client.lock("x").ttl(Duration::from_secs(1800)).acquire().await.unwrap();
+    store.always(Op::Renew, Mishap::Refused);
+    store.doubts(Doubt::Replaced);
+    until("a renewal fails", async || log.count(|event| matches!(event, Event::RenewalFailed { .. })) > 0)
+        .await;
+    assert_eq!(lease.state(), LeaseState::Endangered, "it is another store, and it has not said yes");
+    let asked = store.asked(Op::Renew);
+    for _ in 0..20 {
+        store.doubts(Doubt::Replaced);
+        tokio::time::sleep(ms(2)).await;
+    }
+    assert!(store.asked(Op::Renew) <= asked + 1, "{} more", store.asked(Op::Renew) - asked);
+    drop(lease);
 }
 
 #[tokio::test]

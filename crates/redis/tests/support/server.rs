@@ -1,7 +1,9 @@
 //! A Redis server of a test's own: the harness's, with what tests of this crate ask it for.
 
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use leasehold_harness::servers::clock::{self, ToldClock};
 use leasehold_harness::servers::redis::{self as servers, Redis};
@@ -16,7 +18,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one without persistence, with these options besides, each with its value after it.
+    /// Starts one without persistence, with these options besides.
     pub(crate) fn start(options: &[&str]) -> io::Result<Self> {
         Self::like(with(options))
     }
@@ -38,6 +40,11 @@ impl Server {
     /// What runs.
     pub(crate) fn running(&self) -> &harness::Server {
         &self.running
+    }
+
+    /// Its folder.
+    pub(crate) fn home(&self) -> &Path {
+        self.running.folder()
     }
 
     /// Where it listens.
@@ -63,7 +70,7 @@ impl Server {
 
     /// Moves its clock away from the machine's.
     pub(crate) fn step(&self, seconds: i64) {
-        self.clock.as_ref().unwrap().step(seconds).unwrap();
+        self.clock.as_ref().unwrap().step(seconds * 1_000_000_000).unwrap();
     }
 
     /// Signals it.
@@ -71,16 +78,27 @@ impl Server {
         self.running.signal(signal).unwrap();
     }
 
-    /// Kills it, and starts it again in the same folder.
+    /// Kills it, and starts it again in the same folder. It listens again then; it may still be loading its data.
     pub(crate) fn restart(&mut self) {
-        self.running.go_on().unwrap();
+        self.running.start_again().unwrap();
+        while UnixStream::connect(self.socket()).is_err() {
+            assert!(self.running.runs(), "{}", self.running.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
-/// A server as most tests want it, with more lines of its configuration.
+/// A server as most tests want it, with more lines of its configuration: `--name` and its values.
 fn with(options: &[&str]) -> Redis {
-    let lines = options.chunks(2).map(|pair| pair.join(" ").trim_start_matches("--").to_owned());
-    Redis { lines: lines.collect(), ..Redis::default() }
+    let mut lines: Vec<String> = Vec::new();
+    for option in options {
+        match (option.strip_prefix("--"), lines.last_mut()) {
+            (Some(name), _) => lines.push(name.to_owned()),
+            (None, Some(line)) => line.extend([" ", option]),
+            (None, None) => panic!("{option} belongs to no option"),
+        }
+    }
+    Redis { lines, ..Redis::default() }
 }
 
 /// The same, by a clock that a test tells.

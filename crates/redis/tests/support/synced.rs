@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Cursor, Leave, Ledger, LockName, Mark, MarkKind, MarkOutcome,
+    Capabilities, Claim, ClaimId, Clock, Cursor, Doubt, Leave, Ledger, LockName, Mark, MarkKind, MarkOutcome,
     Record, RecordId, Release, Renew, Renewal, Result, Snapshot, Standing, Store, Together,
 };
 use leasehold_redis::RedisStore;
@@ -95,6 +95,10 @@ impl Store for Synced {
 
     fn ledger(&self) -> Option<&dyn Ledger> {
         Some(self)
+    }
+
+    async fn doubt(&self) -> Doubt {
+        self.store.doubt().await
     }
 
     async fn close(&self) -> Result<()> {

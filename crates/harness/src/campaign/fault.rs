@@ -1,0 +1,128 @@
+//! The table: each fault, how long it strikes, and what is promised meanwhile.
+
+/// One fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// As the command line takes it.
+    pub name: &'static str,
+    /// For people.
+    pub about: &'static str,
+    /// Whether no two believe at once that they hold it.
+    pub exclusion: bool,
+    /// Whether all that was granted before is gone with it.
+    pub forgets: bool,
+    /// How long it strikes, in hundredths of a ttl: at least and at most.
+    pub lasting: (u64, u64),
+    pub(super) blow: Blow,
+}
+
+/// How it is dealt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Blow {
+    Stop,
+    Restart { durable: bool },
+    Flush,
+    FlushScripts,
+    KillClients,
+    EatReplies,
+    EatRequests,
+    Freeze,
+    FreezeOld,
+    Delay,
+    Cut,
+    Refuse,
+    Trickle,
+    Duplicate,
+    Mishaps,
+    Deny,
+    Fill,
+    Pause,
+    Busy,
+    Demote,
+    StepForward,
+    StepBack,
+    Tremble,
+}
+
+const fn fault(name: &'static str, about: &'static str, lasting: (u64, u64), blow: Blow) -> Fault {
+    Fault { name, about, exclusion: true, forgets: false, lasting, blow }
+}
+
+/// What was granted is gone: two may believe that they hold it, until the first is told.
+const fn forgets(name: &'static str, about: &'static str, lasting: (u64, u64), blow: Blow) -> Fault {
+    Fault { exclusion: false, forgets: true, ..fault(name, about, lasting, blow) }
+}
+
+/// All of them.
+pub const FAULTS: &[Fault] = &[
+    fault("stopped", "SIGSTOP of the server for three ttl", (300, 300), Blow::Stop),
+    fault(
+        "restarted",
+        "SIGKILL, and started again with all its data (appendfsync always)",
+        (0, 120),
+        Blow::Restart { durable: true },
+    ),
+    forgets(
+        "forgotten",
+        "SIGKILL, and started again without data",
+        (0, 40),
+        Blow::Restart { durable: false },
+    ),
+    forgets("flushed", "FLUSHALL", (0, 0), Blow::Flush),
+    fault("scripts_flushed", "SCRIPT FLUSH", (0, 0), Blow::FlushScripts),
+    fault("clients_killed", "CLIENT KILL of all connections, subscriptions too", (0, 0), Blow::KillClients),
+    fault(
+        "replies_eaten",
+        "Replies of some clients are lost, with their connection",
+        (30, 150),
+        Blow::EatReplies,
+    ),
+    fault(
+        "requests_eaten",
+        "Requests of some clients are lost, with their connection",
+        (30, 150),
+        Blow::EatRequests,
+    ),
+    fault("frozen", "The ways of some clients freeze, and all comes later at once", (50, 300), Blow::Freeze),
+    fault(
+        "frozen_for_good",
+        "The open connections of some clients go silent for good",
+        (50, 200),
+        Blow::FreezeOld,
+    ),
+    fault("delayed", "All that some clients say and hear comes late", (50, 200), Blow::Delay),
+    fault("cut", "The connections of some clients are cut", (0, 0), Blow::Cut),
+    fault("refused", "Some clients are cut off, and refused", (30, 200), Blow::Refuse),
+    fault("trickled", "What some clients say and hear comes byte by byte", (50, 150), Blow::Trickle),
+    fault(
+        "duplicated",
+        "Every request of some clients arrives again, up to half a ttl later",
+        (100, 250),
+        Blow::Duplicate,
+    ),
+    fault("mishaps", "Some of everything: one message in five eaten or late", (100, 250), Blow::Mishaps),
+    fault("denied", "The right to run scripts is taken away, and given back", (50, 200), Blow::Deny),
+    fault("full", "maxmemory is reached: renewals and releases go on", (100, 200), Blow::Fill),
+    fault("paused", "CLIENT PAUSE WRITE", (50, 150), Blow::Pause),
+    fault("busy", "A script of somebody that does not end, until SCRIPT KILL", (50, 150), Blow::Busy),
+    fault("demoted", "The server becomes a replica of nobody, and a master again", (50, 150), Blow::Demote),
+    Fault {
+        exclusion: false,
+        ..fault("clock_forward", "The server's clock steps 2 to 20 s forward", (0, 0), Blow::StepForward)
+    },
+    fault("clock_back", "The server's clock steps 2 to 20 s back", (0, 0), Blow::StepBack),
+    fault(
+        "clock_trembles",
+        "The server's clock steps to and fro by 4 ms, less than the margin",
+        (0, 0),
+        Blow::Tremble,
+    ),
+];
+
+impl Fault {
+    /// The fault of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        FAULTS.iter().find(|fault| fault.name == name)
+    }
+}
