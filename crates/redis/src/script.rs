@@ -40,6 +40,8 @@ scripts! {
     LOOK = ["look"];
     /// Makes a mark.
     MARK = ["mark"];
+    /// Takes a mark away.
+    UNMARK = ["unmark"];
     /// Writes a record.
     RECORD = ["record"];
 }
