@@ -153,6 +153,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "trouble::a_replaced_file_is_noticed_and_leases_of_the_old_one_are_lost",
     ),
     (
+        "redis_grants_at_once",
+        "leasehold-redis",
+        "trouble",
+        "a_server_that_was_just_started_grants_nothing_until_what_it_forgot_has_run_out",
+    ),
+    (
         "redis_ignores_lost",
         "leasehold-redis",
         "trouble",

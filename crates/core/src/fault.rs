@@ -70,6 +70,7 @@ pub const PLANTED: &[Planted] = planted! {
     "sqlite_forgets_high_water": "tokens rise over a power cut",
     "sqlite_ignores_life": "the lease of a dead holder is free at once",
     "sqlite_ignores_replaced_file": "a replaced file is noticed",
+    "redis_grants_at_once": "a server that forgot grants nothing until what it forgot has run out, if asked to",
     "redis_ignores_lost": "a lease that the server no longer has is lost to its holder",
     "redis_renews_by_set": "a server that is full renews what is held",
     "redis_leaves_the_key_free": "readers keep out who knows the plain key only",

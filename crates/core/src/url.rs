@@ -52,11 +52,11 @@ schemes! {
     /// The memory of this process.
     Memory "memory" Bare [];
     /// Redis.
-    Redis "redis" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    Redis "redis" Hosts ["prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"];
     /// Redis over TLS.
-    Rediss "rediss" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    Rediss "rediss" Hosts ["prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"];
     /// Redis over a unix socket.
-    RedisUnix "redis+unix" Path ["prefix", "timeout", "min_replicas", "password_file"];
+    RedisUnix "redis+unix" Path ["prefix", "timeout", "min_replicas", "restart_delay", "password_file"];
     /// Redis behind Sentinel.
     RedisSentinel "redis+sentinel" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
     /// Redis behind Sentinel, over TLS.
@@ -70,13 +70,13 @@ schemes! {
     /// A quorum of several Redis over TLS.
     RedlockRediss "redlock+rediss" Hosts ["prefix", "timeout", "node_timeout", "ca", "password_file"];
     /// Valkey.
-    Valkey "valkey" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    Valkey "valkey" Hosts ["prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"];
     /// Valkey over TLS.
-    Valkeys "valkeys" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    Valkeys "valkeys" Hosts ["prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"];
     /// Tair.
-    Tair "tair" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    Tair "tair" Hosts ["prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"];
     /// Tair over TLS.
-    Tairs "tairs" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    Tairs "tairs" Hosts ["prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"];
     /// ZooKeeper.
     Zookeeper "zookeeper" Hosts ["auth_file", "session"];
     /// ZooKeeper over TLS.

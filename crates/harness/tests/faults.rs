@@ -36,6 +36,7 @@ faults!(
     stopped,
     restarted,
     forgotten,
+    forgotten_delayed,
     flushed,
     scripts_flushed,
     clients_killed,

@@ -1,5 +1,6 @@
 //! From a store URL to settings.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +10,11 @@ use crate::trust;
 
 /// How long one answer may take unless the URL says otherwise.
 const TIMEOUT: Duration = Duration::from_millis(1500);
+/// The bounds of that.
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(60);
+/// No lease is granted for longer.
+const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Where redis-py, redlock and most hand-written locks look as well.
 const PREFIX: &str = "lock:";
 const PORT: u16 = 6379;
@@ -28,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     /// How many replicas must have a lease before it counts.
     pub(crate) min_replicas: u32,
+    /// For how long after its start a server grants nothing, since it may have forgotten what is held.
+    pub(crate) restart_delay: Duration,
     /// The store as errors name it.
     pub(crate) label: String,
 }
@@ -124,14 +132,20 @@ impl Settings {
                 "choose one such as prefix=lock:",
             ));
         }
-        let timeout = options.get("timeout").map_or(Ok(TIMEOUT), |text| timeout(text))?;
+        let timeout = options.get("timeout").map_or(Ok(TIMEOUT), |text| {
+            span("timeout", text, SHORTEST..=LONGEST, "10ms to 60s, such as timeout=1500ms")
+        })?;
+        let restart_delay = options.get("restart_delay").map_or(Ok(Duration::ZERO), |text| {
+            let help = "0s to 24h, such as restart_delay=30s: the longest ttl in use";
+            span("restart_delay", text, Duration::ZERO..=LONGEST_TTL, help)
+        })?;
         let min_replicas = options.get("min_replicas").map_or(Ok(0), |text| {
             let help = "write a number of replicas, such as min_replicas=1";
             text.parse().map_err(|_| wrong(format!("min_replicas={text:?} is not a number"), help))
         })?;
         let label = label(*scheme, &place, database);
         let user = user.clone();
-        Ok(Self { place, user, password, database, prefix, timeout, min_replicas, label })
+        Ok(Self { place, user, password, database, prefix, timeout, min_replicas, restart_delay, label })
     }
 }
 
@@ -179,20 +193,19 @@ fn password_in(path: &str) -> Result<Secret> {
     Ok(Secret::new(text))
 }
 
-fn timeout(text: &str) -> Result<Duration> {
+/// A span of time within these bounds.
+fn span(option: &str, text: &str, within: RangeInclusive<Duration>, help: &str) -> Result<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let millis = match (number.parse::<u64>(), unit) {
-        (Ok(number), "ms") => Some(number),
-        (Ok(number), "s") => number.checked_mul(1000),
+    let millis = match unit {
+        "ms" => Some(1),
+        "s" => Some(1000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
         _ => None,
     };
-    match millis {
-        Some(millis @ 10..=60_000) => Ok(Duration::from_millis(millis)),
-        _ => Err(wrong(
-            format!("timeout={text:?} cannot be used"),
-            "write 10ms to 60s, such as timeout=1500ms",
-        )),
-    }
+    let millis = millis.zip(number.parse::<u64>().ok()).and_then(|(unit, number)| number.checked_mul(unit));
+    let span = millis.map(Duration::from_millis).filter(|span| within.contains(span));
+    span.ok_or_else(|| wrong(format!("{option}={text:?} cannot be used"), &format!("write {help}")))
 }
 
 #[cfg(test)]
@@ -217,11 +230,14 @@ mod tests {
 
     #[test]
     fn all_that_can_be_said_is_heard() {
-        let settings = parse("valkeys://me:pw@[::1]:7000/3?prefix=app:&timeout=2s&min_replicas=1").unwrap();
+        let settings =
+            parse("valkeys://me:pw@[::1]:7000/3?prefix=app:&timeout=2s&min_replicas=1&restart_delay=2m")
+                .unwrap();
         assert_eq!(settings.place, Place::Tcp { host: "::1".to_owned(), port: 7000, tls: Some(None) });
         assert_eq!((settings.user.as_deref(), settings.database), (Some("me"), 3));
         assert_eq!((settings.prefix.as_str(), settings.min_replicas), ("app:", 1));
         assert_eq!(settings.timeout, Duration::from_secs(2));
+        assert_eq!(settings.restart_delay, Duration::from_secs(120));
         assert_eq!(settings.label, "valkeys://[::1]:7000/3");
         assert!(!format!("{settings:?}").contains("pw"));
         let unix = parse("redis+unix:///run/redis.sock").unwrap();
@@ -237,6 +253,8 @@ mod tests {
             "redis://a?timeout=5",
             "redis://a?timeout=0s",
             "redis://a?min_replicas=x",
+            "redis://a?restart_delay=1",
+            "redis://a?restart_delay=25h",
             "redis://a?prefix=leasehold:x",
             "redis://a?ca=/etc/hosts",
             "rediss://a?ca=/etc/hosts",

@@ -26,8 +26,9 @@
 //!
 //! - **It cannot make an asynchronous copy certain.** A master that dies may take a lease with it that no replica has
 //!   seen, and two may hold it then; `min_replicas=n` makes that rarer. What is written to must check the token.
-//! - A server without persistence that restarts has forgotten all leases at once: holders learn it at their next
-//!   renewal, which is up to a third of the ttl too late to exclude the next one.
+//! - A server without persistence that restarts has forgotten all leases at once. Holders learn it when their
+//!   connection ends (over TLS at their next renewal), which is too late to exclude the next one; with
+//!   `restart_delay=` of the longest ttl in use, in the URL of everybody, nothing is granted before they have.
 //! - Leases are judged by the server's wall clock. A step forward ends them early; a step back is cut for leases of
 //!   ours when somebody asks for them.
 //! - One server only: replicas are refused, Sentinel and Cluster have URLs of their own.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{Doubt, StoreErrorKind};
+use leasehold_core::{BootTime, Clock, Doubt, StoreErrorKind, fault};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
@@ -33,6 +33,8 @@ pub(crate) struct Link {
     limit: Duration,
     /// What to look at when nobody answers.
     advice: &'static str,
+    restart_delay: Duration,
+    clock: Clock,
     doubts: Arc<Doubts>,
     state: Mutex<State>,
     attempts: AtomicU64,
@@ -62,6 +64,17 @@ pub(crate) struct Live {
     dead: Arc<AtomicBool>,
     /// That task, where it is ours.
     driver: Option<AbortHandle>,
+    /// Until then the server may have forgotten what was granted before its start, and is still held.
+    shut_until: Option<BootTime>,
+}
+
+/// What a server says of itself.
+#[derive(Debug, Default)]
+struct Told {
+    /// Which process it is.
+    run_id: Option<String>,
+    /// For how long it has run.
+    uptime: Option<Duration>,
 }
 
 impl Drop for Live {
@@ -73,12 +86,14 @@ impl Drop for Live {
 }
 
 impl Link {
-    pub(crate) fn new(settings: &Settings) -> Result<Self> {
+    pub(crate) fn new(settings: &Settings, clock: Clock) -> Result<Self> {
         Ok(Self {
             client: client(settings)?,
             place: settings.place.clone(),
             limit: settings.timeout,
             advice: settings.place.advice(),
+            restart_delay: settings.restart_delay,
+            clock,
             doubts: Arc::default(),
             state: Mutex::default(),
             attempts: AtomicU64::new(0),
@@ -183,15 +198,46 @@ impl Link {
             let fail = Fail::from(error).not_sent();
             if fail.has_help() { fail } else { fail.help(self.advice) }
         })?;
-        let live = Live { connection, misses: AtomicU32::new(0), dead, driver };
+        let (misses, shut_until) = (AtomicU32::new(0), None);
+        let mut live = Live { connection, misses, dead, driver, shut_until };
         // A server that does not want this client may say so, or hang up, at the first request only.
         let first = |fail: Fail| {
             let fail = fail.not_sent();
             if fail.has_help() { fail } else { fail.help(self.advice) }
         };
         self.refuse_replicas(&live).await.map_err(first)?;
-        let run_id = self.run_id(&live).await.map_err(first)?;
+        let Told { run_id, uptime } = self.ask_itself(&live).await.map_err(first)?;
+        if !self.restart_delay.is_zero() {
+            let Some(uptime) = uptime else {
+                return Err(Fail::new(
+                    StoreErrorKind::Denied,
+                    "restart_delay= needs to know when the server was started",
+                )
+                .help("give this user the right +info"));
+            };
+            // It tells whole seconds, of which the last may just have begun.
+            let left = (self.restart_delay + Duration::from_secs(1)).saturating_sub(uptime);
+            live.shut_until = (!left.is_zero()).then(|| self.clock.now().after(left));
+        }
         Ok((live, run_id))
+    }
+
+    /// Whether the server, which was started a short while ago, may grant anything yet.
+    pub(crate) fn may_grant(&self, live: &Live) -> Result<()> {
+        if fault!("redis_grants_at_once") {
+            return Ok(());
+        }
+        let left = live.shut_until.map_or(Duration::ZERO, |end| end.since(self.clock.now()));
+        if left.is_zero() {
+            return Ok(());
+        }
+        let message = format!(
+            "the server was started a moment ago, and may have forgotten what is held: nothing is granted for another \
+             {left:.1?} (restart_delay={:?})",
+            self.restart_delay,
+        );
+        Err(Fail::new(StoreErrorKind::Unavailable, message)
+            .help("wait; what was granted before has run out by then"))
     }
 
     /// Opens a connection, and has its end noticed at once: whoever holds something must not learn of it by the next
@@ -261,14 +307,18 @@ impl Link {
             .help("name the master in the URL, or let Sentinel find it: redis+sentinel:"))
     }
 
-    async fn run_id(&self, live: &Live) -> Result<Option<String>> {
+    async fn ask_itself(&self, live: &Live) -> Result<Told> {
         match self.call_on(live, redis::cmd("INFO").arg("server")).await {
             Ok(value) => {
                 let told = text(value)?;
-                let line = told.lines().find_map(|line| line.strip_prefix("run_id:"));
-                Ok(line.map(|id| id.trim().to_owned()))
+                let line = |start| told.lines().find_map(|line| line.strip_prefix(start)).map(str::trim);
+                let uptime = line("uptime_in_seconds:").and_then(|seconds| seconds.parse().ok());
+                Ok(Told {
+                    run_id: line("run_id:").map(str::to_owned),
+                    uptime: uptime.map(Duration::from_secs),
+                })
             }
-            Err(fail) if fail.is("NOPERM") => Ok(None),
+            Err(fail) if fail.is("NOPERM") => Ok(Told::default()),
             Err(fail) => Err(fail),
         }
     }

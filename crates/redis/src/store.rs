@@ -57,7 +57,7 @@ impl RedisStore {
     /// As [`open`](Self::open).
     pub fn open_with(url: &StoreUrl, clock: Clock) -> Result<Self> {
         let settings = Settings::parse(url)?;
-        let opened = Link::new(&settings).and_then(|link| Ok((link, Arc::new(Wakes::new()?))));
+        let opened = Link::new(&settings, clock.clone()).and_then(|link| Ok((link, Arc::new(Wakes::new()?))));
         let (link, wakes) = opened.map_err(|fail| fail.into_error(Op::Open, None, &settings.label))?;
         Ok(Self(Arc::new(Shared { settings, link, wakes, clock })))
     }
@@ -166,7 +166,9 @@ impl Store for RedisStore {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
         let Shared { wakes, clock, link, .. } = &*self.0;
         let keys = self.keys(&claim.name)?;
-        let live = link.live().await.map_err(self.failed(Op::Claim, Some(&claim.name)))?;
+        let fails = self.failed(Op::Claim, Some(&claim.name));
+        let live = link.live().await.map_err(&fails)?;
+        link.may_grant(&live).map_err(&fails)?;
         let waits = claim.turn != Turn::Now;
         let channel = |hears| if hears { wakes.channel.as_str() } else { "" };
         // A push may come before the answer, so it is expected before the claim is sent.
@@ -216,6 +218,7 @@ impl Store for RedisStore {
         }
         let fails = self.failed(Op::Claim, None);
         let live = self.0.link.live().await.map_err(&fails)?;
+        self.0.link.may_grant(&live).map_err(&fails)?;
         let value = self.0.link.run_on(&live, &CLAIM_ALL, &keys, &args).await.map_err(&fails)?;
         let mut answer = Answer::new(value).map_err(&fails)?;
         let what = answer.text().map_err(&fails)?;

@@ -13,6 +13,8 @@ pub struct Fault {
     pub forgets: bool,
     /// How long it strikes, in hundredths of a ttl: at least and at most.
     pub lasting: (u64, u64),
+    /// How long it takes besides until anything is granted again, in hundredths of a ttl.
+    pub(super) settles: u64,
     pub(super) blow: Blow,
 }
 
@@ -45,7 +47,7 @@ pub(super) enum Blow {
 }
 
 const fn fault(name: &'static str, about: &'static str, lasting: (u64, u64), blow: Blow) -> Fault {
-    Fault { name, about, exclusion: true, forgets: false, lasting, blow }
+    Fault { name, about, exclusion: true, forgets: false, lasting, settles: 0, blow }
 }
 
 /// What was granted is gone: two may believe that they hold it, until the first is told.
@@ -68,6 +70,16 @@ pub const FAULTS: &[Fault] = &[
         (0, 40),
         Blow::Restart { durable: false },
     ),
+    Fault {
+        exclusion: true,
+        settles: 250,
+        ..forgets(
+            "forgotten_delayed",
+            "The same, and with restart_delay= of one ttl exclusion is promised",
+            (0, 40),
+            Blow::Restart { durable: false },
+        )
+    },
     forgets("flushed", "FLUSHALL", (0, 0), Blow::Flush),
     fault("scripts_flushed", "SCRIPT FLUSH", (0, 0), Blow::FlushScripts),
     fault("clients_killed", "CLIENT KILL of all connections, subscriptions too", (0, 0), Blow::KillClients),

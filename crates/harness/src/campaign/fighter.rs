@@ -84,7 +84,12 @@ pub(super) async fn fight(fighter: Arc<Fighter>) -> Check {
     let client = builder.connect(&fighter.url).await?;
     let mut written = 0_u64;
     while fighter.goes_on() {
-        let name = dice.usize(..NAMES.len());
+        // Mostly what no keeper has, or all would wait for those.
+        let name = match dice.u8(..6) {
+            _ if fighter.number < KEEPERS => fighter.number,
+            0 => dice.usize(..KEEPERS),
+            _ => dice.usize(KEEPERS..NAMES.len()),
+        };
         let lock = client.lock(NAMES[name]).ttl(TTL);
         fighter.pen.asks(&LockName::parse(NAMES[name])?);
         let acquired = tokio::select! {

@@ -52,10 +52,17 @@ pub(super) struct Stage {
     ahead: i64,
 }
 
-impl Ways for Arc<Vec<Proxy>> {
+#[derive(Debug)]
+struct Proxied {
+    proxies: Arc<Vec<Proxy>>,
+    /// What the URL says besides.
+    more: &'static str,
+}
+
+impl Ways for Proxied {
     fn url(&self, number: usize) -> String {
-        let (address, timeout) = (self[number].address(), TIMEOUT.as_millis());
-        format!("redis://fighter:secret@{address}?timeout={timeout}ms")
+        let (address, timeout) = (self.proxies[number].address(), TIMEOUT.as_millis());
+        format!("redis://fighter:secret@{address}?timeout={timeout}ms{}", self.more)
     }
 }
 
@@ -83,7 +90,9 @@ impl Stage {
     }
 
     pub(super) fn ways(&self) -> impl Ways + use<> {
-        self.proxies.clone()
+        // As long as the longest lease of all who ask.
+        let more = if self.fault.settles > 0 { "&restart_delay=1s" } else { "" };
+        Proxied { proxies: self.proxies.clone(), more }
     }
 
     /// Strikes again and again for so long, and returns when all is well again.
@@ -94,9 +103,10 @@ impl Stage {
         fighters: &[Arc<Fighter>],
     ) -> Check<Struck> {
         let mut struck = Struck::default();
+        let settles = TTL.mul_f64(self.fault.settles as f64 / 100.0);
+        // It begins when somebody holds something.
+        self.rest(clock, TTL / 2 + settles, &mut struck);
         let end = clock.now().after(lasting);
-        // Each begins when somebody holds something, as far as that can be arranged.
-        self.rest(clock, TTL / 2, &mut struck);
         while clock.now() < end {
             let (least, most) = self.fault.lasting;
             let hundredths = self.dice.u64(least..=most);
@@ -108,7 +118,7 @@ impl Stage {
             self.end(&victims)?;
             struck.strokes.push(Stroke { from, to: clock.now() });
             let calm = TTL.mul_f64(0.3 + 0.9 * self.dice.f64());
-            self.rest(clock, calm, &mut struck);
+            self.rest(clock, settles + calm, &mut struck);
         }
         struck.endangered = fighters.iter().map(|fighter| fighter.pen.endangered()).sum();
         Ok(struck)

@@ -118,7 +118,7 @@ async fn a_store_that_was_replaced_endangers_what_is_held_until_it_has_been_aske
     let gone = client.lock("gone").ttl(ttl).acquire().await.unwrap();
     store.next(Op::Renew, Mishap::Late(ms(100)), 1);
     store.doubts(Doubt::Replaced);
-    kept.endangered().await;
+    tokio::time::timeout(TTL * 5, kept.endangered()).await.expect("it is warned at once");
     kept.check().expect("it holds all the same");
     until("it is asked, and still has them", async || {
         kept.state() == LeaseState::Held && gone.state() == LeaseState::Held

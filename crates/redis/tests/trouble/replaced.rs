@@ -68,3 +68,42 @@ async fn a_master_that_became_a_replica_is_noticed_by_what_it_refuses() {
     is_kept(&store, &claim, token).await;
     is_sure(&store).await;
 }
+
+#[tokio::test]
+async fn a_server_that_was_just_started_grants_nothing_until_what_it_forgot_has_run_out() {
+    let mut server = server!();
+    let delayed = store(&server, "?restart_delay=1s");
+    let (first, second) = (claim("x"), claim("x"));
+    // Also for whoever did not see it start.
+    let waits = async |claim: &Claim| {
+        let clock = leasehold_core::Clock::system();
+        let started = clock.now();
+        loop {
+            match delayed.claim(claim).await {
+                Ok(_) => return clock.now().since(started),
+                Err(error) => {
+                    assert!(error.is_retryable() && !error.outcome_unknown(), "{error}");
+                    assert!(
+                        error.to_string().contains("restart_delay=1s") && error.help().is_some(),
+                        "{error}"
+                    );
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    waits(&first).await;
+    let token = granted(&delayed, &first).await;
+    server.restart();
+    // The old connection ends with the old server.
+    drop(delayed.inspect(&first.name).await);
+    // What is held is asked for and given back all the same.
+    is_lost(&delayed, &first, token).await;
+    assert_eq!(end(&delayed, &first).await, Release::NotHeld);
+    assert!(delayed.claim_all(&[claim("y"), claim("z")]).await.is_err());
+    let waited = waits(&second).await;
+    assert!(waited > Duration::from_millis(900), "granted after {waited:?}");
+    // Who does not ask for it does not wait.
+    server.restart();
+    granted(&store(&server, ""), &claim("z")).await;
+}
