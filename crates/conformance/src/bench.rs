@@ -26,6 +26,8 @@ type Fresh = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Check<Fixture>>>> + Sen
 pub(crate) struct Factory {
     fresh: Fresh,
     pub(crate) really: Arc<dyn Fn(Capabilities) -> Capabilities + Send + Sync>,
+    /// Into how many parts the random operations are cut, of which one runs.
+    pub(crate) share: u64,
 }
 
 impl Factory {
@@ -36,7 +38,7 @@ impl Factory {
             let subject = Arc::clone(&subject);
             Box::pin(async move { subject.fresh().await })
         };
-        Self { fresh: Arc::new(fresh), really: Arc::new(|told| told) }
+        Self { fresh: Arc::new(fresh), really: Arc::new(|told| told), share: 1 }
     }
 }
 
@@ -81,6 +83,11 @@ impl Bench {
     /// Another fresh store of the same kind.
     pub(crate) async fn another(&self) -> Check<Self> {
         Self::set_up(&self.factory, &self.calls).await
+    }
+
+    /// How many of `usual` rounds to go, unless told.
+    pub(crate) fn rounds(&self, usual: u64) -> u64 {
+        crate::seed::rounds(usual.div_ceil(self.factory.share))
     }
 
     /// The clock that the suite goes by: the store's if it can be moved, else the machine's.

@@ -182,6 +182,7 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "trouble",
         "the_whole_world_is_excluded_by_the_plain_key_and_excludes_us",
     ),
+    ("redis_admits_one_more", "leasehold-harness", "primitives", "redis_is_linearizable"),
     (
         "redis_takes_foreign_keys",
         "leasehold-redis",

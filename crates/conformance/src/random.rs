@@ -24,7 +24,7 @@ const SHRINKS: usize = 400;
 
 async fn random_operations_agree_with_the_model(bench: &Bench) -> Check {
     let first = crate::seed::first();
-    let rounds = crate::seed::rounds(ROUNDS);
+    let rounds = bench.rounds(ROUNDS);
     let mut met = BTreeMap::new();
     for seed in first..first + rounds {
         let steps = generate(seed, STEPS, &bench.offer.capabilities);

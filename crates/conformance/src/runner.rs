@@ -22,15 +22,42 @@ const DEADLINE_OF_ROUND: Duration = Duration::from_secs(20);
 /// The suite for one store.
 pub struct Suite {
     name: String,
+    /// What stands before the names of its cases, where a program has several suites.
+    prefix: String,
     factory: Factory,
     broken: Vec<(&'static str, &'static str)>,
+    /// Why there is nothing to test.
+    missing: Option<String>,
 }
 
 impl Suite {
     /// The suite for the store of this name.
     #[must_use]
     pub fn new(name: &str, subject: impl Subject) -> Self {
-        Self { name: name.to_owned(), factory: Factory::new(subject), broken: Vec::new() }
+        let (name, factory) = (name.to_owned(), Factory::new(subject));
+        Self { name, prefix: String::new(), factory, broken: Vec::new(), missing: None }
+    }
+
+    /// Puts this and `::` before the names of its cases: a program that has several suites tells them apart so.
+    #[must_use]
+    pub fn called(mut self, prefix: &str) -> Self {
+        self.prefix = format!("{prefix}::");
+        self
+    }
+
+    /// A tenth of the random operations, unless told how many: for one more way to a store that another suite of the
+    /// same tests looks at in full.
+    #[must_use]
+    pub fn a_tenth(mut self) -> Self {
+        self.factory.share = 10;
+        self
+    }
+
+    /// There is nothing to test, if there is a reason: it is printed instead.
+    #[must_use]
+    pub fn unless(mut self, missing: Option<String>) -> Self {
+        self.missing = missing;
+        self
     }
 
     /// Corrects what the store says it can do, for a server that is known to be broken. It chooses the cases, and
@@ -52,41 +79,69 @@ impl Suite {
     /// print what is skipped and why.
     #[must_use]
     pub fn main(self) -> ExitCode {
+        Self::all([self])
+    }
+
+    /// Runs several suites in one program; see [`called`](Self::called).
+    #[must_use]
+    pub fn all(suites: impl IntoIterator<Item = Self>) -> ExitCode {
         let skipped_only = std::env::args().any(|argument| argument == "--skipped");
-        let offer = match probe(&self.factory) {
-            Ok(offer) => offer,
-            // Every case would fail for this reason, and says so itself.
-            Err(failure) => return self.fail_all(&failure),
-        };
-        let skips = self.skips(&offer);
-        let table = table(&self.name, &skips);
+        let mut arguments = if skipped_only { Arguments::default() } else { Arguments::from_args() };
+        let (mut trials, mut tables, mut waits) = (Vec::new(), String::new(), false);
+        // A store that no case was asked of is not even probed: under nextest each case is a program of its own.
+        for suite in suites.into_iter().filter(|suite| suite.is_asked(&arguments)) {
+            if let Some(why) = suite.missing.clone() {
+                tables.extend([format!("{}: is not tested, {why}\n", suite.name)]);
+                trials.push(skipped(&suite.trial_name("every_case"), why));
+                continue;
+            }
+            match probe(&suite.factory) {
+                Ok(offer) => {
+                    let skips = suite.skips(&offer);
+                    tables.push_str(&table(&suite.name, &skips));
+                    // Cases that wait for real time do so together.
+                    waits |= offer.clock.is_none();
+                    trials.extend(skips.into_iter().map(|(case, why)| suite.trial(case, why)));
+                }
+                // Every case would fail for this reason, and says so itself.
+                Err(failure) => trials.extend(suite.fail_all(&failure)),
+            }
+        }
         if skipped_only {
-            print!("{table}");
+            print!("{tables}");
             return ExitCode::SUCCESS;
         }
-        let mut arguments = Arguments::from_args();
-        if offer.clock.is_none() {
-            // Cases that wait for real time do so together.
+        if waits {
             arguments.test_threads.get_or_insert(16);
         }
         // One case of many under nextest: the table would be printed for each.
         let quiet = arguments.list || arguments.exact;
-        let trials = skips.into_iter().map(|(case, skipped)| {
-            let factory = self.factory.clone();
-            let run = move || match skipped {
-                Some(why) => {
-                    eprintln!("skipped: {why}");
-                    Ok(())
-                }
-                None => run(case, factory).map_err(Failed::from),
-            };
-            Trial::test(case.name, run).with_ignored_flag(skipped.is_some())
-        });
-        let conclusion = libtest_mimic::run(&arguments, trials.collect());
+        let conclusion = libtest_mimic::run(&arguments, trials);
         if !quiet {
-            eprint!("{table}");
+            eprint!("{tables}");
         }
         conclusion.exit_code()
+    }
+
+    fn trial_name(&self, case: &str) -> String {
+        format!("{}{case}", self.prefix)
+    }
+
+    /// Whether any of its cases may be among those that the arguments ask for.
+    fn is_asked(&self, arguments: &Arguments) -> bool {
+        let Some(filter) = &arguments.filter else { return true };
+        let names =
+            cases::all().map(|case| case.name).chain(["every_case"]).map(|case| self.trial_name(case));
+        names.into_iter().any(|name| if arguments.exact { name == *filter } else { name.contains(filter) })
+    }
+
+    fn trial(&self, case: &'static Case, why: Option<&'static str>) -> Trial {
+        let name = self.trial_name(case.name);
+        let factory = self.factory.clone();
+        match why {
+            Some(why) => skipped(&name, why.to_owned()).with_ignored_flag(true),
+            None => Trial::test(name, move || run(case, factory).map_err(Failed::from)),
+        }
     }
 
     fn skips(&self, offer: &Offer) -> Vec<(&'static Case, Option<&'static str>)> {
@@ -97,20 +152,32 @@ impl Suite {
         cases::all().map(|case| (case, why(case))).collect()
     }
 
-    fn fail_all(&self, failure: &Failure) -> ExitCode {
-        let trials = cases::all().map(|case| {
+    fn fail_all(&self, failure: &Failure) -> impl Iterator<Item = Trial> {
+        cases::all().map(move |case| {
             let failure = failure.to_string();
-            Trial::test(case.name, move || Err(Failed::from(failure)))
-        });
-        libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+            Trial::test(self.trial_name(case.name), move || Err(Failed::from(failure)))
+        })
     }
 }
 
 impl std::fmt::Debug for Suite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { name, factory: _, broken } = self;
-        f.debug_struct("Suite").field("name", name).field("broken", broken).finish_non_exhaustive()
+        let Self { name, prefix, factory: _, broken, missing } = self;
+        f.debug_struct("Suite")
+            .field("name", name)
+            .field("prefix", prefix)
+            .field("broken", broken)
+            .field("missing", missing)
+            .finish_non_exhaustive()
     }
+}
+
+/// A test that only says why it is none.
+fn skipped(name: &str, why: String) -> Trial {
+    Trial::test(name, move || {
+        eprintln!("skipped: {why}");
+        Ok(())
+    })
 }
 
 /// What the store offers, asked of one that is thrown away.
@@ -211,6 +278,23 @@ mod tests {
         };
         let failure = on_own_thread::<()>("blocks", Duration::from_millis(200), blocks).unwrap_err();
         assert_eq!(failure.to_string(), "hung for 200ms, in no call to the store");
+    }
+
+    #[test]
+    fn only_the_suites_whose_cases_are_asked_for_are_looked_at() {
+        let suite = |prefix: &str| {
+            let suite = Suite::new("memory", || async { Ok(Fixture::new(MemoryStore::new())) });
+            if prefix.is_empty() { suite } else { suite.called(prefix) }
+        };
+        let asked = |prefix: &str, filter: &str, exact: bool| {
+            let arguments = Arguments { filter: Some(filter.to_owned()), exact, ..Arguments::default() };
+            suite(prefix).is_asked(&arguments)
+        };
+        let case = "c15_looking_leaves_no_trace";
+        assert!(suite("tls").is_asked(&Arguments::default()));
+        assert!(asked("", case, true) && !asked("tls", case, true) && asked("tls", case, false));
+        assert!(asked("tls", &format!("tls::{case}"), true) && !asked("", &format!("tls::{case}"), true));
+        assert!(!asked("tls", "tlsx::", false) && asked("tls", "tls::", false));
     }
 
     #[test]

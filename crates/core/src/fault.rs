@@ -75,6 +75,7 @@ pub const PLANTED: &[Planted] = planted! {
     "redis_ignores_lost": "a lease that the server no longer has is lost to its holder",
     "redis_renews_by_set": "a server that is full renews what is held",
     "redis_leaves_the_key_free": "readers keep out who knows the plain key only",
+    "redis_admits_one_more": "random programs on a real server are held to their histories",
     "redis_takes_foreign_keys": "what is not ours is never changed",
     "redis_keeps_silent_connection": "a connection that has gone silent costs no lease",
     "guard_ignores_deadline": "the command of a frozen run is dead before its lease is",

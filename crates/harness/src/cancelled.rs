@@ -49,8 +49,7 @@ pub struct Dropped {
 ///
 /// What was left behind, and on which name.
 pub fn cancelled(tries: u64, seed: u64) -> Check<Option<Dropped>> {
-    let folder = tempfile::tempdir()?;
-    let redis = Redis { clock: Some(clock::build(folder.path())?), ..Redis::default() };
+    let redis = Redis { clock: Some(clock::library()?), ..Redis::default() };
     let server = match redis.start() {
         Ok(server) => server,
         Err(NoServer::Missing(_)) => return Ok(None),

@@ -15,6 +15,7 @@ pub mod proxy;
 pub mod puppet;
 pub mod resource;
 pub mod servers;
+pub mod waiting;
 
 use puppet::Trouble;
 

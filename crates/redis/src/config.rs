@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use leasehold_core::{Code, ConfigError, Result, Scheme, Secret, StoreUrl};
 
+use crate::trust;
+
 /// How long one answer may take unless the URL says otherwise.
 const TIMEOUT: Duration = Duration::from_millis(1500);
 /// The bounds of that.
@@ -52,6 +54,21 @@ pub(crate) enum Place {
     Unix(PathBuf),
 }
 
+impl Place {
+    /// What to look at when nobody can be reached there.
+    pub(crate) fn advice(&self) -> &'static str {
+        match self {
+            Self::Unix(_) => "check the path of the socket, and that the server is up",
+            Self::Tcp { tls: None, .. } => {
+                "check host and port, and that the server is up; a port that speaks TLS wants rediss:// in the URL"
+            }
+            Self::Tcp { tls: Some(_), .. } => {
+                "check host and port, and that the server is up; a port without TLS wants redis:// in the URL"
+            }
+        }
+    }
+}
+
 impl Settings {
     /// Reads the files that the URL names.
     pub(crate) fn parse(url: &StoreUrl) -> Result<Self> {
@@ -71,6 +88,10 @@ impl Settings {
         if ca.is_some() && !tls {
             let help = format!("write {}s:// to use TLS", scheme.as_str());
             return Err(wrong(format!("{}: takes no ca=, it is not encrypted", scheme.as_str()), &help));
+        }
+        if let Some((path, why)) = options.get("ca").zip(ca.as_deref().and_then(trust::wrong_with)) {
+            let help = "name a file of certificates in PEM form, such as ca=/etc/ssl/our-ca.pem";
+            return Err(wrong(format!("ca={path} says of nobody that we may trust them: {why}"), help));
         }
         let (place, database) = if *scheme == Scheme::RedisUnix {
             if path.is_empty() {
@@ -236,6 +257,7 @@ mod tests {
             "redis://a?restart_delay=25h",
             "redis://a?prefix=leasehold:x",
             "redis://a?ca=/etc/hosts",
+            "rediss://a?ca=/etc/hosts",
             "redis://a?password_file=/no/such/file",
             "redis://me@a",
             "redis://:pw@a?password_file=/etc/hosts",

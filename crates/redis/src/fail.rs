@@ -6,6 +6,8 @@ use std::sync::Arc;
 use leasehold_core::{Effect, Error, LockName, Op, StoreError, StoreErrorKind};
 use redis::{ErrorKind, RedisError};
 
+use crate::trust;
+
 /// A failure without its operation, its lock and its store, which only the caller knows.
 #[derive(Debug, Clone)]
 pub(crate) struct Fail {
@@ -139,6 +141,13 @@ impl Fail {
         let inner = |said: &&Said| told.contains(&format!("-{} ", said.word));
         let by_word = |said: &&Said| word.as_deref() == Some(said.word);
         let said = SAID.iter().find(by_word).or_else(|| SAID.iter().find(inner));
+        if let Some(trust::Said { kind, message, help }) = trust::said(error) {
+            // It may come after the first request, which was not heard then.
+            return Self {
+                source: Some(Arc::new(error.clone())),
+                ..Self::new(kind, message).help(help).unknown()
+            };
+        }
         let fail = match said {
             Some(said) => Self::new(said.kind, said.message).help(said.help),
             None if error.kind() == ErrorKind::AuthenticationFailed => {

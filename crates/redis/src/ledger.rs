@@ -9,7 +9,7 @@ use leasehold_core::{
 use redis::Value;
 
 use crate::fail::{self, Fail};
-use crate::script::{Answer, MARK, RECORD, number, text};
+use crate::script::{Answer, MARK, RECORD, UNMARK, number, text};
 use crate::store::RedisStore;
 
 /// All records are in one slot, since their ids rise over all names.
@@ -66,12 +66,10 @@ impl Ledger for RedisStore {
 
     async fn unmark(&self, kind: MarkKind, name: &LockName, key: &str) -> Result<bool> {
         let marks = self.keys(name)?.marks(kind.word());
+        // In one step: what somebody else makes between a look and a step would be taken away unheard.
         let taken = async {
-            let now = self.now().await?;
-            let stood = self.link().call(redis::cmd("HGET").arg(&marks).arg(key)).await?;
-            let removed = number(&self.link().call(redis::cmd("HDEL").arg(&marks).arg(key)).await?)?;
-            let stood = if stood == Value::Nil { None } else { mark_of(kind, name, key, &text(stood)?, now) };
-            Ok::<_, Fail>(removed == 1 && stood.is_some())
+            let taken = self.link().run(&UNMARK, &[marks], &[key.as_bytes().to_vec()]).await?;
+            Ok::<_, Fail>(number(&taken)? == 1)
         };
         taken.await.map_err(self.failed(Op::Ledger, Some(name)))
     }

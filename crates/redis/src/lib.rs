@@ -50,6 +50,7 @@ mod renewals;
 mod script;
 mod stated;
 mod store;
+mod trust;
 mod waits;
 mod wake;
 

@@ -31,6 +31,8 @@ pub(crate) struct Link {
     client: Client,
     place: Place,
     limit: Duration,
+    /// What to look at when nobody answers.
+    advice: &'static str,
     restart_delay: Duration,
     clock: Clock,
     doubts: Arc<Doubts>,
@@ -96,6 +98,7 @@ impl Link {
             client: client(settings)?,
             place: settings.place.clone(),
             limit: settings.timeout,
+            advice: settings.place.advice(),
             restart_delay: settings.restart_delay,
             clock,
             doubts: Arc::default(),
@@ -193,19 +196,24 @@ impl Link {
 
     fn silent(&self) -> Fail {
         let message = format!("no connection within {:?}", self.limit);
-        Fail::new(StoreErrorKind::Unavailable, message).help("check host and port, and that the server is up")
+        Fail::new(StoreErrorKind::Unavailable, message).help(self.advice)
     }
 
     async fn connect(&self) -> Result<(Live, Option<String>)> {
         let dead = Arc::new(AtomicBool::new(false));
         let (connection, driver) = self.open(&dead).await.map_err(|error| {
             let fail = Fail::from(error).not_sent();
-            if fail.has_help() { fail } else { fail.help("check host and port, and that the server is up") }
+            if fail.has_help() { fail } else { fail.help(self.advice) }
         })?;
         let (misses, shut_until) = (AtomicU32::new(0), None);
         let mut live = Live { connection, misses, dead, driver, shut_until };
-        self.refuse_replicas(&live).await.map_err(Fail::not_sent)?;
-        let Told { run_id, uptime } = self.ask_itself(&live).await.map_err(Fail::not_sent)?;
+        // A server that does not want this client may say so, or hang up, at the first request only.
+        let first = |fail: Fail| {
+            let fail = fail.not_sent();
+            if fail.has_help() { fail } else { fail.help(self.advice) }
+        };
+        self.refuse_replicas(&live).await.map_err(first)?;
+        let Told { run_id, uptime } = self.ask_itself(&live).await.map_err(first)?;
         if !self.restart_delay.is_zero() {
             let Some(uptime) = uptime else {
                 return Err(Fail::new(
@@ -383,7 +391,7 @@ fn client(settings: &Settings) -> Result<Client> {
     };
     client.map_err(|error| {
         let fail = Fail::from(error).not_sent();
-        if settings.password.is_some() || fail.has_help() { fail } else { fail.help("check the ca= file") }
+        if fail.has_help() { fail } else { fail.help(settings.place.advice()) }
     })
 }
 

@@ -40,6 +40,8 @@ scripts! {
     LOOK = ["look"];
     /// Makes a mark.
     MARK = ["mark"];
+    /// Takes a mark away.
+    UNMARK = ["unmark"];
     /// Writes a record.
     RECORD = ["record"];
 }
@@ -79,6 +81,10 @@ fn broken(source: &'static str) -> Cow<'static, str> {
     }
     if fault!("redis_takes_foreign_keys") {
         return source.replace("foreign = not plain and stands ~= OCCUPIED", "foreign = false").into();
+    }
+    if fault!("redis_admits_one_more") {
+        let (all, more) = ("> math.min(limit, c.of) then", "> math.min(limit, c.of) + 1 then");
+        return source.replace(all, more).into();
     }
     Cow::Borrowed(source)
 }

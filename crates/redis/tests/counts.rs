@@ -165,6 +165,11 @@ async fn hand_offs(waiters: usize) {
 }
 
 #[tokio::test]
+async fn a_hand_off_is_two_scripts_and_one_push_with_one_waiter() {
+    hand_offs(2).await;
+}
+
+#[tokio::test]
 async fn a_hand_off_is_two_scripts_and_one_push_with_16_in_line() {
     hand_offs(16).await;
 }

@@ -11,6 +11,7 @@ mod support;
 
 use support::pool::{self, Borrowed};
 use support::server::{Server, missing};
+use support::ways::Way;
 
 fn main() -> ExitCode {
     if let Some(why) = missing() {
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
 }
 
 fn fixture() -> Check<Fixture> {
-    let (borrowed, server) = Borrowed::or_start(|| Server::start(&[]))?;
+    let (borrowed, server) = Borrowed::or_start(Way::Socket, || Server::start(&[]))?;
     let url = server.url().parse()?;
     Ok(Fixture::new(RedisStore::open(&url)?).second(RedisStore::open(&url)?).guard(borrowed))
 }

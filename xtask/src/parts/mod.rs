@@ -46,6 +46,11 @@ pub(crate) const PARTS: &[Part] = &[
         run: features::run,
     },
     Part {
+        name: "servers",
+        about: "Gets the tools and servers that tests use, without starting any service",
+        run: servers::run,
+    },
+    Part {
         name: "unit",
         about: "Unit tests, and integration tests that no other part names",
         run: unit::run,
@@ -55,11 +60,6 @@ pub(crate) const PARTS: &[Part] = &[
         name: "doctests",
         about: "The examples in the documentation, and the programs in examples/",
         run: doctests::run,
-    },
-    Part {
-        name: "servers",
-        about: "Gets the tools and servers that tests use, without starting any service",
-        run: servers::run,
     },
     Part {
         name: "process",
@@ -80,7 +80,9 @@ mod tests {
     #[test]
     fn packages_come_before_what_uses_them() {
         let at = |name| PARTS.iter().position(|part| part.name == name);
-        assert!(at("servers") < at("process"));
+        for user in ["unit", "conformance", "process", "faults"] {
+            assert!(at("servers") < at(user), "{user}");
+        }
         assert!(PARTS.iter().all(|part| !part.about.is_empty()));
     }
 }

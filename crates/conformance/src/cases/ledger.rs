@@ -12,12 +12,16 @@ super::cases! {
     ledger_marks_differ_by_kind_name_and_key [Ledger],
     ledger_a_mark_ends_by_itself [Ledger],
     ledger_a_mark_can_be_taken_away [Ledger],
+    ledger_no_mark_is_taken_away_unheard [Ledger],
     ledger_marks_are_read_newest_first [Ledger],
     ledger_marks_are_no_locks [Ledger],
     ledger_records_are_read_in_their_order [Ledger],
     ledger_the_newest_records_of_a_page [Ledger],
     ledger_the_last_thousand_records_are_kept [Ledger],
 }
+
+/// How often two clients get in each other's way.
+const TRIES: u32 = 500;
 
 fn ledger(bench: &Bench) -> Check<(&dyn Ledger, &dyn Ledger)> {
     match (bench.one.ledger(), bench.two.ledger()) {
@@ -88,6 +92,32 @@ async fn ledger_a_mark_can_be_taken_away(bench: &Bench) -> Check {
     ensure!(!one.unmark(mark.kind, &mark.name, &mark.key).await?, "none stands any more");
     ensure!(one.marks(mark.kind, &mark.name).await?.is_empty(), "none stands any more");
     ensure!(two.mark(&mark).await? == MarkOutcome::Made, "it may be made anew");
+    Ok(())
+}
+
+/// Whoever takes away while another makes: a look and a step after it would take what was made in between, and say
+/// that there was nothing.
+async fn ledger_no_mark_is_taken_away_unheard(bench: &Bench) -> Check {
+    let (one, two) = ledger(bench)?;
+    let wanted = mark(bench, &name("report")?, "k");
+    let makes = async {
+        let mut made = 0;
+        for _ in 0..TRIES {
+            made += u32::from(one.mark(&wanted).await? == MarkOutcome::Made);
+        }
+        Ok::<_, Failure>(made)
+    };
+    let takes = async {
+        let mut taken = 0;
+        for _ in 0..TRIES {
+            taken += u32::from(two.unmark(wanted.kind, &wanted.name, &wanted.key).await?);
+        }
+        Ok::<_, Failure>(taken)
+    };
+    let (made, taken) = tokio::join!(makes, takes);
+    let (made, taken) =
+        (made?, taken? + u32::from(one.unmark(wanted.kind, &wanted.name, &wanted.key).await?));
+    ensure!(made == taken, "{made} were made, and {taken} taken away");
     Ok(())
 }
 

@@ -1,8 +1,10 @@
-//! Runs random programs against every primitive on each embedded store, and checks each history.
+//! Runs random programs against every primitive on each store, and checks each history.
 
 use clap::Parser;
 use leasehold_conformance::Check;
-use leasehold_harness::primitives::{NAMES, Site, memory_with_faults, prove_from, sqlite};
+use leasehold_harness::primitives::{
+    NAMES, Site, memory_with_faults, prove_from, redis, redis_with_faults, sqlite,
+};
 
 /// Random programs against every primitive; each history must be linearizable.
 #[derive(Debug, Parser)]
@@ -13,15 +15,23 @@ struct Arguments {
     /// How many on SQLite.
     #[arg(long, default_value_t = 100)]
     sqlite: u64,
+    /// How many on a Redis, and again as many with faults.
+    #[arg(long, default_value_t = 1000)]
+    redis: u64,
     /// The seed of the first run; each run takes the next.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 fn main() -> Check {
-    let Arguments { memory, sqlite: on_sqlite, seed } = Arguments::parse();
+    let Arguments { memory, sqlite: on_sqlite, redis: on_redis, seed } = Arguments::parse();
     say(&memory_with_faults(), seed, memory, true)?;
-    say(&sqlite(), seed, on_sqlite, false)
+    say(&sqlite(), seed, on_sqlite, false)?;
+    if on_redis > 0 {
+        say(&redis()?, seed, on_redis, false)?;
+        say(&redis_with_faults()?, seed, on_redis, true)?;
+    }
+    Ok(())
 }
 
 fn say(site: &impl Site, seed: u64, histories: u64, faults: bool) -> Check {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use leasehold_conformance::{Check, ensure};
 use leasehold_core::{BootTime, Clock};
 use rustix::process::Signal;
-use tempfile::TempDir;
 
 use super::fault::{Blow, Fault};
 use super::fighter::Fighter;
@@ -51,8 +50,6 @@ pub(super) struct Stage {
     dice: fastrand::Rng,
     /// How far the server's clock is from the machine's, in nanoseconds.
     ahead: i64,
-    /// Where the preloaded clock is.
-    _library: Option<TempDir>,
 }
 
 #[derive(Debug)]
@@ -72,15 +69,12 @@ impl Ways for Proxied {
 impl Stage {
     pub(super) fn open(fault: &'static Fault, seed: u64) -> Result<Self, NoServer> {
         let mut redis = Redis::default().line("maxmemory-policy noeviction");
-        let mut library = None;
         match fault.blow {
             Blow::Restart { durable: true } => {
                 redis = redis.line("appendonly yes").line("appendfsync always");
             }
             Blow::StepForward | Blow::StepBack | Blow::Tremble => {
-                let folder = tempfile::tempdir()?;
-                redis.clock = Some(clock::build(folder.path())?);
-                library = Some(folder);
+                redis.clock = Some(clock::library()?);
             }
             Blow::Busy => redis = redis.line("lua-time-limit 50"),
             _ => {}
@@ -92,7 +86,7 @@ impl Stage {
             (0..FIGHTERS).map(|number| Proxy::start(server.address(), seed.wrapping_add(number as u64)));
         let proxies = Arc::new(proxies.collect::<Result<Vec<_>, _>>()?);
         let dice = fastrand::Rng::with_seed(seed);
-        Ok(Self { fault, server, proxies, dice, ahead: 0, _library: library })
+        Ok(Self { fault, server, proxies, dice, ahead: 0 })
     }
 
     pub(super) fn ways(&self) -> impl Ways + use<> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::brute::{KINDS, allowed, some_want, true_history};
 use super::model::{Kind, Step, Want};
-use super::scene::memory_with_faults;
+use super::sites::memory_with_faults;
 use super::suite;
 use super::wgl::{NEVER, Operation, Stamp, search};
 

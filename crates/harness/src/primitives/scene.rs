@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
-use leasehold::{Clock, Leasehold, Ledger, MemoryStore, Store};
+use leasehold::{Clock, Leasehold, Ledger, Store};
 use leasehold_conformance::{Chaos, Check, Failure, Odds};
 use tokio::sync::watch;
 
@@ -18,6 +18,8 @@ use super::history::Lingers;
 pub(super) const HOSTS: usize = 3;
 /// How long a client accepts silence.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// The ttl of leases in real time.
+const REAL_TTL: Duration = Duration::from_millis(400);
 /// For how many ttl a run may go on: nobody waits longer than all others may hold one after the other.
 pub(super) const MOST: u32 = 200;
 /// By how much a clock that stands still is moved at once, at the most.
@@ -85,12 +87,6 @@ impl<F> fmt::Debug for WithFaults<F> {
     }
 }
 
-/// The store in memory, with faults.
-#[must_use]
-pub fn memory_with_faults() -> impl Site {
-    WithFaults::new("memory with faults", |clock| Arc::new(MemoryStore::with_clock(clock)) as Arc<dyn Store>)
-}
-
 impl<F: Fn(Clock) -> Arc<dyn Store> + Sync> Site for WithFaults<F> {
     fn name(&self) -> &str {
         self.name
@@ -105,15 +101,7 @@ impl<F: Fn(Clock) -> Arc<dyn Store> + Sync> Site for WithFaults<F> {
         let store = (self.fresh)(clock.clone());
         let ttl = Duration::from_secs(1);
         let late = ttl.mul_f64(1.2);
-        let hosts = (0..=HOSTS).map(|number| {
-            let stir = seed.wrapping_mul(31).wrapping_add(number as u64);
-            // The last one only looks, when all is over.
-            let odds = if number < HOSTS { odds(late) } else { Odds::default() };
-            let chaos = Arc::new(Chaos::new(Arc::clone(&store), clock.clone(), odds, stir));
-            let builder = Leasehold::builder().clock(clock.clone()).timeout(TIMEOUT);
-            let client = builder.store(Arc::clone(&chaos) as Arc<dyn Store>);
-            Host { number, client, chaos: Some(chaos), dead: watch::Sender::new(false) }
-        });
+        let hosts = (0..=HOSTS).map(|number| faulty_host(number, Arc::clone(&store), &clock, late, seed));
         // Each engine has done what it was told before the clock moves on, so it is late by a tick or two; a last
         // renewal may be late by itself.
         let lease = ttl + late + TICK * 4;
@@ -151,16 +139,6 @@ impl<F> fmt::Debug for ByUrl<F> {
     }
 }
 
-/// An SQLite file for each run.
-#[must_use]
-pub fn sqlite() -> impl Site {
-    let url = |_| {
-        let folder = tempfile::tempdir()?;
-        Ok((format!("sqlite:{}", folder.path().join("locks.db").display()), folder))
-    };
-    ByUrl::new("sqlite", url, 8)
-}
-
 impl<F, G> Site for ByUrl<F>
 where
     F: Fn(u64) -> Check<(String, G)> + Sync,
@@ -182,9 +160,65 @@ where
             hosts.push(Host { number, client, chaos: None, dead: watch::Sender::new(false) });
         }
         let clock = hosts[0].client.clock().clone();
-        let ttl = Duration::from_millis(400).max(*hosts[0].client.capabilities().ttl.start());
+        let ttl = REAL_TTL.max(*hosts[0].client.capabilities().ttl.start());
         Ok(Scene { hosts, clock, ttl, lingers: None, moved: Cell::default(), _guard: Box::new(guard) })
     }
+}
+
+/// A store outside of this process, in real time, whose requests and replies get lost on their way.
+pub struct FarWithFaults<F> {
+    name: &'static str,
+    open: F,
+    at_once: usize,
+}
+
+impl<F> FarWithFaults<F>
+where
+    F: Fn(u64, Clock) -> Check<Arc<dyn Store>> + Sync,
+{
+    /// `open` opens the store of a run once more: each host has its own.
+    pub const fn new(name: &'static str, open: F, at_once: usize) -> Self {
+        Self { name, open, at_once }
+    }
+}
+
+impl<F> fmt::Debug for FarWithFaults<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FarWithFaults").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<F> Site for FarWithFaults<F>
+where
+    F: Fn(u64, Clock) -> Check<Arc<dyn Store>> + Sync,
+{
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn at_once(&self) -> usize {
+        self.at_once
+    }
+
+    async fn open(&self, seed: u64) -> Check<Scene> {
+        let (clock, ttl) = (Clock::system(), REAL_TTL);
+        let mut hosts = Vec::new();
+        for number in 0..=HOSTS {
+            let store = (self.open)(seed, clock.clone())?;
+            hosts.push(faulty_host(number, store, &clock, ttl.mul_f64(1.2), seed));
+        }
+        Ok(Scene { hosts, clock, ttl, lingers: None, moved: Cell::default(), _guard: Box::new(()) })
+    }
+}
+
+/// A host to whose requests and replies something befalls. The last one only looks, when all is over.
+fn faulty_host(number: usize, store: Arc<dyn Store>, clock: &Clock, late: Duration, seed: u64) -> Host {
+    let stir = seed.wrapping_mul(31).wrapping_add(number as u64);
+    let odds = if number < HOSTS { odds(late) } else { Odds::default() };
+    let chaos = Arc::new(Chaos::new(store, clock.clone(), odds, stir));
+    let builder = Leasehold::builder().clock(clock.clone()).timeout(TIMEOUT);
+    let client = builder.store(Arc::clone(&chaos) as Arc<dyn Store>);
+    Host { number, client, chaos: Some(chaos), dead: watch::Sender::new(false) }
 }
 
 fn nothing(_: &dyn Ledger) -> BoxFuture<'_, leasehold::Result<()>> {

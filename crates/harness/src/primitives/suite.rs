@@ -226,7 +226,9 @@ impl Traffic {
         let enough =
             enough && grants >= runs * 4 && contended >= runs * 2 && looks >= runs && gave_up >= runs / 2;
         let enough = enough && busy >= runs / 2 && left >= runs / 4;
-        let faults = !faults || (lost >= runs / 20 && self.deaths >= runs / 4 && self.mishaps >= runs * 4);
+        // Of few runs in real time it may be that none has such a moment.
+        let lost = runs < 200 || lost >= runs / 20;
+        let faults = !faults || (lost && self.deaths >= runs / 4 && self.mishaps >= runs * 4);
         leasehold_conformance::ensure!(enough && faults, "too little happened: {self}");
         Ok(())
     }

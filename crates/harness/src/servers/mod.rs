@@ -1,5 +1,6 @@
 //! Real servers, in folders and on ports of their own, started without any service and ended by their process id.
 
+pub mod certificates;
 pub mod clock;
 pub mod redis;
 
@@ -39,7 +40,7 @@ pub enum NoServer {
 }
 
 /// How one kind of server is started, and asked whether it is there.
-pub(crate) trait Recipe: Send {
+pub(crate) trait Recipe: Send + Sync {
     /// The program.
     fn tool(&self) -> &'static str;
     /// The command for this folder and port.
@@ -81,16 +82,11 @@ impl Server {
     ///
     /// When it does not answer.
     pub fn go_on(&mut self) -> Result<(), NoServer> {
-        self.kill();
-        let log = File::create(self.log_file())?;
-        let mut command = self.recipe.command(&self.program, self.folder.path(), self.port)?;
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        self.child = Some(command.spawn()?);
+        self.start_again()?;
         let clock = Clock::system();
         let until = clock.now().after(PATIENCE);
         while !self.recipe.answers(self.folder.path(), self.port) {
-            let ended = self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)));
-            if ended || clock.now() >= until {
+            if !self.runs() || clock.now() >= until {
                 let why = self.last_words();
                 self.kill();
                 return Err(NoServer::Broken { tool: self.recipe.tool(), why });
@@ -98,6 +94,25 @@ impl Server {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
+    }
+
+    /// Starts it again in the same folder and on the same port, and does not wait until it answers.
+    ///
+    /// # Errors
+    ///
+    /// When its process cannot be started.
+    pub fn start_again(&mut self) -> Result<(), NoServer> {
+        self.kill();
+        let log = File::create(self.log_file())?;
+        let mut command = self.recipe.command(&self.program, self.folder.path(), self.port)?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        self.child = Some(command.spawn()?);
+        Ok(())
+    }
+
+    /// Whether its process is there.
+    pub fn runs(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
     /// Kills it as a power cut would, and returns once it is gone. What it wrote stays in its folder.
@@ -177,10 +192,14 @@ fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Where a program is: on the path, or where distributions keep what administrators start.
+/// Where a program is: on the path, where distributions keep what administrators start, or where `cargo xtask test
+/// servers` unpacked it, so that a test finds it whoever starts that.
 #[must_use]
 pub fn find(tool: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(more).map(|folder| folder.join(tool)).find(|file| file.is_file())
+    let own = std::env::current_exe().unwrap_or_default();
+    let unpacked = own.ancestors().map(|folder| folder.join("servers/packages/usr/bin"));
+    let folders = std::env::split_paths(&path).chain(more).chain(unpacked);
+    folders.map(|folder| folder.join(tool)).find(|file| file.is_file())
 }

@@ -1,8 +1,6 @@
 //! A Redis, or what speaks like one, for tests: on a port and on a socket in its folder.
 
-use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +8,9 @@ use std::time::Duration;
 
 use leasehold_core::Clock;
 
-use super::{NoServer, Recipe, Server};
+use super::certificates::{Certificates, HOST};
+use super::clock::ToldClock;
+use super::{NoServer, Recipe, Server, clock};
 
 /// What a Redis for tests is to be like.
 #[derive(Debug, Clone, Default)]
@@ -19,8 +19,10 @@ pub struct Redis {
     pub program: Option<&'static str>,
     /// Lines of its configuration, such as `maxmemory 2mb`. By default it keeps nothing on disk.
     pub lines: Vec<String>,
-    /// A library that the server is started with, to answer it what time it is: [`step`] moves that clock.
+    /// The library of a clock that tests set and move: see [`clock::library`].
     pub clock: Option<PathBuf>,
+    /// Its port speaks TLS and nothing else; its socket does not. See [`Certificates::of`] for whom to trust.
+    pub tls: bool,
 }
 
 impl Redis {
@@ -41,13 +43,36 @@ impl Redis {
     }
 }
 
-/// Moves the clock of a server that was started with [one of its own](Redis::clock) to so much from the machine's.
+/// The program that carries Valkey.
+pub const VALKEY: &str = "valkey-server";
+
+/// The URL of the store in a Redis that was started here, at its port.
+#[must_use]
+pub fn url(server: &Server) -> String {
+    format!("redis://{}", server.address())
+}
+
+/// The same over TLS, for one that speaks it: by the name that its certificate has, and with whom to trust.
+#[must_use]
+pub fn tls_url(server: &Server) -> String {
+    let ca = Certificates::of(server.folder()).ca;
+    format!("rediss://{HOST}:{}?ca={}", server.address().port(), ca.display())
+}
+
+/// The same at its socket.
+#[must_use]
+pub fn socket_url(server: &Server) -> String {
+    format!("redis+unix://{}", socket(server).display())
+}
+
+/// Moves the clock of a server that was started with [one of its own](Redis::clock) to so many nanoseconds from the
+/// machine's.
 ///
 /// # Errors
 ///
 /// When its file cannot be written.
 pub fn step(server: &Server, nanos: i64) -> io::Result<()> {
-    clock_file(server.folder())?.write_all_at(&nanos.to_ne_bytes(), 8)
+    ToldClock::of(server)?.step(nanos)
 }
 
 /// Lets the clock of such a server stand still from now on: nothing there runs out by itself any more.
@@ -56,16 +81,7 @@ pub fn step(server: &Server, nanos: i64) -> io::Result<()> {
 ///
 /// When its file cannot be written.
 pub fn freeze(server: &Server, clock: &Clock) -> io::Result<()> {
-    let nanos = i64::try_from(clock.wall_micros()).unwrap_or(i64::MAX / 1000) * 1000;
-    clock_file(server.folder())?.write_all_at(&nanos.to_ne_bytes(), 0)
-}
-
-/// What the preloaded clock reads: the time, if it is to be another one altogether, and what is added to the machine's.
-fn clock_file(folder: &Path) -> io::Result<File> {
-    let file = File::options().create(true).write(true).truncate(false).open(folder.join("clock"))?;
-    // What is there stays: the clock goes on where it was when the server is started again.
-    file.set_len(16)?;
-    Ok(file)
+    ToldClock::of(server)?.set(clock.wall_micros())
 }
 
 /// The socket of a Redis that was started here.
@@ -108,20 +124,29 @@ impl Recipe for Redis {
     fn command(&self, program: &Path, folder: &Path, port: u16) -> io::Result<Command> {
         let mut lines = vec![
             "bind 127.0.0.1".to_owned(),
-            format!("port {port}"),
+            format!("port {}", if self.tls { 0 } else { port }),
             format!("unixsocket {}", socket_in(folder).display()),
             format!("dir {}", folder.display()),
             "save \"\"".to_owned(),
             "daemonize no".to_owned(),
         ];
+        if self.tls {
+            let certificates = Certificates::of(folder);
+            certificates.make()?;
+            let Certificates { ca, certificate, key } = certificates;
+            lines.push(format!("tls-port {port}"));
+            lines.push(format!("tls-ca-cert-file {}", ca.display()));
+            lines.push(format!("tls-cert-file {}", certificate.display()));
+            lines.push(format!("tls-key-file {}", key.display()));
+            lines.push("tls-auth-clients no".to_owned());
+        }
         lines.extend(self.lines.iter().cloned());
         let file = folder.join("redis.conf");
         std::fs::write(&file, lines.join("\n") + "\n")?;
         let mut command = Command::new(program);
         command.arg(file).current_dir(folder);
         if let Some(library) = &self.clock {
-            clock_file(folder)?;
-            command.env("LD_PRELOAD", library).env("LEASEHOLD_CLOCK", folder.join("clock"));
+            clock::give(&mut command, library, folder)?;
         }
         Ok(command)
     }
@@ -154,8 +179,7 @@ mod tests {
 
     #[test]
     fn its_clock_is_moved() {
-        let folder = tempfile::tempdir().unwrap();
-        let clock = super::super::clock::build(folder.path()).unwrap();
+        let clock = clock::library().unwrap();
         let redis = Redis { clock: Some(clock), ..Redis::default() };
         let server = match redis.start() {
             Ok(server) => server,

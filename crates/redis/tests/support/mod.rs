@@ -4,3 +4,4 @@
 pub(crate) mod pool;
 pub(crate) mod server;
 pub(crate) mod synced;
+pub(crate) mod ways;

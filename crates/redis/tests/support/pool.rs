@@ -4,34 +4,42 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::server::Server;
+use super::ways::Way;
 
-/// Servers that no case uses now.
-static IDLE: Mutex<Vec<Server>> = Mutex::new(Vec::new());
+/// Servers that no case uses now, by the way to them.
+static IDLE: Mutex<Vec<(Way, Server)>> = Mutex::new(Vec::new());
 
-fn idle() -> MutexGuard<'static, Vec<Server>> {
+fn idle() -> MutexGuard<'static, Vec<(Way, Server)>> {
     IDLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A server for one case. It goes back once this is dropped and nobody else has it.
 #[derive(Debug)]
-pub(crate) struct Borrowed(Option<Arc<Server>>);
+pub(crate) struct Borrowed(Way, Option<Arc<Server>>);
 
 impl Borrowed {
     /// An idle one, emptied, or one that `start` starts.
-    pub(crate) fn or_start(start: impl FnOnce() -> io::Result<Server>) -> io::Result<(Self, Arc<Server>)> {
-        let found = idle().pop();
+    pub(crate) fn or_start(
+        way: Way,
+        start: impl FnOnce() -> io::Result<Server>,
+    ) -> io::Result<(Self, Arc<Server>)> {
+        let found = {
+            let mut idle = idle();
+            let at = idle.iter().position(|(other, _)| *other == way);
+            at.map(|at| idle.swap_remove(at).1)
+        };
         let server = found.map_or_else(start, Ok)?;
         redis::cmd("FLUSHALL").exec(&mut server.connect()).map_err(io::Error::other)?;
         let server = Arc::new(server);
-        Ok((Self(Some(server.clone())), server))
+        Ok((Self(way, Some(server.clone())), server))
     }
 }
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
         // A case that hung still has it, and may go on to use it.
-        if let Some(server) = self.0.take().and_then(|server| Arc::try_unwrap(server).ok()) {
-            idle().push(server);
+        if let Some(server) = self.1.take().and_then(|server| Arc::try_unwrap(server).ok()) {
+            idle().push((self.0, server));
         }
     }
 }

@@ -11,6 +11,7 @@ use leasehold_core::{
 use leasehold_redis::RedisStore;
 
 use super::server::Server;
+use super::ways::Way;
 
 /// The store, its server and the clock of both.
 #[derive(Debug, Clone)]
@@ -21,8 +22,8 @@ pub(crate) struct Synced {
 }
 
 impl Synced {
-    pub(crate) fn new(server: &Arc<Server>, clock: &Clock) -> Self {
-        let store = RedisStore::open_with(&server.url().parse().unwrap(), clock.clone()).unwrap();
+    pub(crate) fn new(server: &Arc<Server>, way: Way, clock: &Clock) -> Self {
+        let store = RedisStore::open_with(&way.url(server).parse().unwrap(), clock.clone()).unwrap();
         Self { store, server: server.clone(), clock: clock.clone() }
     }
 

@@ -6,15 +6,13 @@ use leasehold_core::{
     Code, Leave, Mark, MarkKind, MarkOutcome, Note, Record, RecordId, RecordKind, Release, Store,
 };
 
+use crate::support::ways::LEAST_RIGHTS;
 use crate::*;
 
 #[tokio::test]
 async fn the_least_rights_suffice_and_fewer_are_a_clear_error() {
     let server = server!();
-    let rights = "on nopass resetkeys ~lock:* ~lh:{lock:* ~leasehold:* resetchannels &lh:wake:* -@all +eval +evalsha \
-                  +get +set +del +exists +pttl +pexpire +pexpireat +getset +time +type +publish +subscribe \
-                  +unsubscribe +ping +info +role +select +scan +hget +hset +hdel +hgetall +hmget +zadd +zrem +zcard \
-                  +zscore +zrange +zrevrange +zrangebyscore +zrevrangebyscore +wait";
+    let rights = LEAST_RIGHTS.strip_prefix("locks on >password ").unwrap();
     let _: () = say(&server, &["ACL", "SETUSER", "admin", "on", ">pw", "~*", "&*", "+@all"]);
     let admin =
         redis::Client::open(format!("unix://{}?user=admin&pass=pw", server.socket().display())).unwrap();
@@ -27,6 +25,7 @@ async fn the_least_rights_suffice_and_fewer_are_a_clear_error() {
         }
         command.exec(&mut admin).unwrap();
     };
+    allow("on nopass");
     allow(rights);
     let (one, two) = (store(&server, ""), store(&server, ""));
     let (holder, waiter, reader) = (claim("rights"), claim("rights"), shared("rights:read"));

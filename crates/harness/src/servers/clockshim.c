@@ -1,8 +1,12 @@
 /* A clock for a server under test: preloaded, it answers what the test wrote into a shared file. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -44,3 +48,16 @@ time_t time(time_t *into) {
   if (into) *into = now.tv_sec;
   return now.tv_sec;
 }
+
+/* A Valkey that finds the processor's own counter asks for the time once in a millisecond, and adds what it counted
+ * since. One that cannot read about the processor asks each time. */
+static FILE *open_but(const char *function, const char *path, const char *mode) {
+  FILE *(*open)(const char *, const char *) = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, function);
+  if (open && strcmp(path, "/proc/cpuinfo") != 0) return open(path, mode);
+  errno = ENOENT;
+  return NULL;
+}
+
+FILE *fopen(const char *path, const char *mode) { return open_but("fopen", path, mode); }
+
+FILE *fopen64(const char *path, const char *mode) { return open_but("fopen64", path, mode); }

@@ -1,0 +1,64 @@
+//! The ways to a server on which the store is held to its contract: each with a server, and the URL of a store in it.
+
+use std::io;
+use std::sync::LazyLock;
+
+use leasehold_harness::servers::redis::{self as servers, Redis, VALKEY};
+
+use super::server::{Server, missing, missing_program, told};
+
+/// A way to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// At its port, without anything.
+    Plain,
+    /// At a socket of this machine.
+    Socket,
+    /// Over TLS, with the authority named in the URL; in a database and under a prefix of its own.
+    Tls,
+    /// As a user who may do what the documentation says is needed, and nothing else; in a database of its own.
+    LeastRights,
+    /// A Valkey.
+    Valkey,
+}
+
+impl Way {
+    /// Why it cannot be tested, if it cannot.
+    pub(crate) fn missing(self) -> Option<String> {
+        match self {
+            Self::Valkey => missing_program(VALKEY),
+            _ => missing(),
+        }
+    }
+
+    /// Starts a server for it, which goes by the clock of a test.
+    pub(crate) fn start(self) -> io::Result<Server> {
+        let redis = match self {
+            Self::Plain | Self::Socket => Redis::default(),
+            Self::Tls => Redis { tls: true, ..Redis::default() },
+            Self::LeastRights => Redis::default().line(format!("user {}", *LEAST_RIGHTS)),
+            Self::Valkey => Redis { program: Some(VALKEY), ..Redis::default() },
+        };
+        Server::like(told(redis)?)
+    }
+
+    /// The URL of the store in such a server.
+    pub(crate) fn url(self, server: &Server) -> String {
+        let running = server.running();
+        match self {
+            Self::Plain => servers::url(running),
+            Self::Socket => server.url(),
+            Self::Tls => servers::tls_url(running).replace('?', "/5?prefix=app:&"),
+            Self::LeastRights => format!("redis://locks:password@{}/3", running.address()),
+            Self::Valkey => format!("valkey://{}", running.address()),
+        }
+    }
+}
+
+/// The user of the documentation, as a configuration has it: its name, and what it may.
+pub(crate) static LEAST_RIGHTS: LazyLock<String> = LazyLock::new(|| {
+    let page = include_str!("../../../../docs/design/redis.md");
+    let (_, after) = page.split_once("ACL SETUSER ").unwrap();
+    let (user, _) = after.split_once("```").unwrap();
+    user.split_whitespace().collect::<Vec<_>>().join(" ")
+});
