@@ -72,6 +72,7 @@ pub const PLANTED: &[Planted] = planted! {
     "redis_renews_by_set": "a server that is full renews what is held",
     "redis_leaves_the_key_free": "readers keep out who knows the plain key only",
     "redis_takes_foreign_keys": "what is not ours is never changed",
+    "redis_hears_no_events": "the end of a foreign lock is noticed at once where the server tells of it",
     "guard_ignores_deadline": "the command of a frozen run is dead before its lease is",
     "guard_ignores_end_of_run": "the command of a killed run is dead within half a second",
     "guard_walks_no_tree": "what left the command's process group is killed, too",

@@ -15,6 +15,7 @@ use leasehold_core::{
 use redis::Value;
 
 use crate::config::Settings;
+use crate::events::channel_of;
 use crate::fail::{self, Fail};
 use crate::keys::{Keys, TOKENS, hex};
 use crate::line::Looked;
@@ -189,6 +190,9 @@ impl Store for RedisStore {
             let retry = stated.retry.unwrap_or(PLACE_LIFE);
             let retry = if stated.wants { retry } else { retry.min(PLACE_LIFE) };
             wakes.look_at(claim.id, hears.then(|| self.after(retry)));
+            let foreign =
+                (hears && stated.foreign).then(|| channel_of(self.0.settings.database, &keys.plain));
+            wakes.mind(claim.id, foreign);
         } else {
             wakes.forget(claim.id);
         }
