@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Cursor, Leave, Ledger, LockName, Mark, MarkKind, MarkOutcome, Op,
-    Record, RecordId, Release, Renew, Renewal, Result, Snapshot, Standing, Store, StoreError, StoreErrorKind,
-    Together, Unsupported,
+    Capabilities, Claim, ClaimId, Clock, Cursor, Doctor, Leave, Ledger, LockName, Mark, MarkKind,
+    MarkOutcome, Op, Record, RecordId, Release, Renew, Renewal, Result, Snapshot, Standing, Store,
+    StoreError, StoreErrorKind, Together, Unsupported,
 };
 
 /// What befalls one call.
@@ -201,6 +201,10 @@ impl Store for Chaos {
 
     fn ledger(&self) -> Option<&dyn Ledger> {
         self.inner.ledger().map(|_| self as &dyn Ledger)
+    }
+
+    fn doctor(&self) -> Option<&dyn Doctor> {
+        self.inner.doctor()
     }
 
     async fn close(&self) -> Result<()> {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Cursor, Leave, Ledger, LockName, Release, Renew, Renewal, Result, Snapshot,
-    Standing, Store, Together,
+    Capabilities, Claim, ClaimId, Cursor, Doctor, Leave, Ledger, LockName, Release, Renew, Renewal, Result,
+    Snapshot, Standing, Store, Together,
 };
 
 /// The calls that are open now, in the order in which they began.
@@ -101,6 +101,10 @@ impl Store for Watched {
 
     fn ledger(&self) -> Option<&dyn Ledger> {
         self.inner.ledger()
+    }
+
+    fn doctor(&self) -> Option<&dyn Doctor> {
+        self.inner.doctor()
     }
 
     async fn close(&self) -> Result<()> {

@@ -24,6 +24,7 @@ mod claim;
 mod clock;
 mod code;
 mod counter;
+mod doctor;
 mod error;
 
 pub mod fault;
@@ -45,6 +46,7 @@ pub use claim::{Aftermath, Claim, ClaimId, Note, NoteError, Owner, Turn};
 pub use clock::{BootTime, Clock, ServerTime};
 pub use code::Code;
 pub use counter::Counter;
+pub use doctor::{Check, Doctor, Health};
 pub use error::{ConfigError, Effect, Error, Op, Result, StoreError, StoreErrorKind, Unsupported};
 pub use ledger::{Ledger, Mark, MarkKind, MarkOutcome, Record, RecordId, RecordKind};
 pub use line::{

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use async_trait::async_trait;
 
 use crate::{
-    Capabilities, Claim, ClaimId, Cursor, Leave, Ledger, LockName, Release, Renew, Renewal, Result, Snapshot,
-    Standing, Together,
+    Capabilities, Claim, ClaimId, Cursor, Doctor, Leave, Ledger, LockName, Release, Renew, Renewal, Result,
+    Snapshot, Standing, Together,
 };
 
 /// Where claims are kept and judged.
@@ -160,6 +160,11 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync + 'static {
 
     /// What the store keeps beside claims, if it can.
     fn ledger(&self) -> Option<&dyn Ledger>;
+
+    /// What the store tells of itself beside locks. Nothing, unless a store says otherwise: locks need none of it.
+    fn doctor(&self) -> Option<&dyn Doctor> {
+        None
+    }
 
     /// Closes connections and files, and waits until they are closed. Leases are not given back by this.
     ///

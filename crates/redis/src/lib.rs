@@ -39,6 +39,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod doctor;
 mod events;
 mod fail;
 mod keys;
@@ -48,9 +49,11 @@ mod link;
 mod list;
 mod pack;
 mod renewals;
+mod rights;
 mod script;
 mod stated;
 mod store;
+mod strangers;
 mod waits;
 mod wake;
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Cursor, Error, Expiry, Fencing, Leave, Ledger, LockName, Minting,
-    Op, Overruled, PLACE_LIFE, Queueing, Reach, Release, Renew, Renewal, Result, Ruling, Shares, Snapshot,
-    Standing, State, Store, StoreErrorKind, StoreUrl, Together, Turn, Wake, Watch,
+    Capabilities, Claim, ClaimId, Clock, Cursor, Doctor, Error, Expiry, Fencing, Leave, Ledger, LockName,
+    Minting, Op, Overruled, PLACE_LIFE, Queueing, Reach, Release, Renew, Renewal, Result, Ruling, Shares,
+    Snapshot, Standing, State, Store, StoreErrorKind, StoreUrl, Together, Turn, Wake, Watch,
 };
 use redis::Value;
 
@@ -308,6 +308,10 @@ impl Store for RedisStore {
     }
 
     fn ledger(&self) -> Option<&dyn Ledger> {
+        Some(self)
+    }
+
+    fn doctor(&self) -> Option<&dyn Doctor> {
         Some(self)
     }
 

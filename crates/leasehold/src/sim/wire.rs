@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Cursor, Leave, Ledger, LockName, Op, Release, Renew, Renewal,
-    Result, Snapshot, Standing, Store, StoreError, StoreErrorKind, Together, Token,
+    Capabilities, Claim, ClaimId, Clock, Cursor, Doctor, Leave, Ledger, LockName, Op, Release, Renew,
+    Renewal, Result, Snapshot, Standing, Store, StoreError, StoreErrorKind, Together, Token,
 };
 use tokio::sync::watch;
 
@@ -291,6 +291,10 @@ impl Store for Wire {
 
     fn ledger(&self) -> Option<&dyn Ledger> {
         self.inner.ledger()
+    }
+
+    fn doctor(&self) -> Option<&dyn Doctor> {
+        self.inner.doctor()
     }
 
     async fn close(&self) -> Result<()> {
