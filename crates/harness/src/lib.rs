@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 pub mod fight;
+pub mod foreign_release;
 pub mod handover;
 pub mod once;
 pub mod primitives;

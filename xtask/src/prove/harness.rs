@@ -1,4 +1,4 @@
-//! The proofs `fight`, `handover`, `once` and `primitives`: programs of the harness.
+//! The proofs `fight`, `foreign-release`, `handover`, `once` and `primitives`: programs of the harness.
 
 use std::process::Command;
 
@@ -9,6 +9,10 @@ const HARNESS: &str = "leasehold-harness";
 
 pub(super) fn fight(proof: &mut Proof) -> Result<bool> {
     program(proof, "fight", &["--processes", "200"], 60)
+}
+
+pub(super) fn foreign_release(proof: &mut Proof) -> Result<bool> {
+    program(proof, "foreign_release", &[], 90)
 }
 
 pub(super) fn handover(proof: &mut Proof) -> Result<bool> {
