@@ -149,6 +149,10 @@ fn a_missing_right_is_named_and_the_line_that_is_printed_gives_it() {
     for (taken, named) in [
         ("-publish", "PUBLISH"),
         ("-zadd", "ZADD"),
+        ("-hdel", "HDEL"),
+        ("-zrem", "ZREM"),
+        ("-ping", "PING"),
+        ("-time", "TIME"),
         ("-del -hset", "DEL"),
         ("-scan", "SCAN"),
         ("-evalsha", "EVAL"),
