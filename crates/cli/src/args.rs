@@ -9,6 +9,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use leasehold::ConfigError;
 use leasehold::config::{Descendants, OnBusy, OnLost, Scope, StoreDown, Wait, parse_duration};
 
+use crate::care_args::{BENCH_HELP, BenchArgs, DOCTOR_HELP, DoctorArgs};
 use crate::mark_args::{ForgetArgs, PauseArgs, ResumeArgs};
 use crate::options::OptionArgs;
 use crate::script_args::{
@@ -112,6 +113,12 @@ pub(crate) enum Command {
     /// Drop a --once mark, so that the job may run again
     #[command(after_help = FORGET_EXAMPLES)]
     Forget(ForgetArgs),
+    /// Check the store: rights, clocks, settings, and what to do about them
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor(DoctorArgs),
+    /// Measure acquire and release against the store's own limit
+    #[command(after_help = BENCH_HELP)]
+    Bench(BenchArgs),
     /// The settings, and where each comes from
     Config(ConfigArgs),
     /// Long text for an error code or a topic

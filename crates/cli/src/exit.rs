@@ -11,7 +11,7 @@ macro_rules! exits {
 
 exits! {
     OK = 0, "ok", "The command ended well, or was skipped: the lock is busy and --busy skip stands, it is done already, or it is paused.";
-    FREE = 1, "free", "status: nobody holds the lock.";
+    FREE = 1, "free", "status: nobody holds the lock. doctor: something must be fixed.";
     PAUSED = 2, "paused", "status: nobody holds the lock, and it is paused.";
     USAGE = 64, "usage", "A flag, a name or a duration is wrong, or -- is missing; the command was not run.";
     UNAVAILABLE = 69, "unavailable", "The store cannot be reached; the command was not run.";
@@ -25,6 +25,9 @@ exits! {
     NOT_EXECUTABLE = 126, "not_started", "The command is not executable; the lock was given back at once.";
     NOT_FOUND = 127, "not_started", "The command was not found; the lock was given back at once.";
 }
+
+/// As [`FREE`], which a status says: `doctor` found something that must be fixed.
+pub(crate) const SICK: u8 = FREE;
 
 /// What is added to the number of a signal that ended the command, or that made us leave the line.
 const SIGNALLED: u8 = 128;

@@ -10,12 +10,14 @@ use crate::talk::print;
 const CODES: &str = include_str!("../explain/codes.md");
 const STORES: &str = include_str!("../explain/stores.md");
 const FENCING: &str = include_str!("../explain/fencing.md");
+const DOCTOR: &str = include_str!("../explain/doctor.md");
 const CONFIG: &str = include_str!("../explain/config.md");
 
 const TOPICS: &[(&str, &str)] = &[
     ("exit-codes", "what each exit code means"),
     ("stores", "where locks can live, and how far they reach"),
     ("fencing", "what a token is for"),
+    ("doctor", "what each check of doctor means, and its --json"),
     ("config", "the configuration file, and what wins over what"),
 ];
 
@@ -26,6 +28,7 @@ pub(crate) fn explain(subject: Option<&str>) -> Result<u8, Failure> {
         Some("exit-codes") => exit_codes(),
         Some("stores") => STORES.to_owned(),
         Some("fencing") => FENCING.to_owned(),
+        Some("doctor") => DOCTOR.to_owned(),
         Some("config") => format!("{CONFIG}\n{}", example()),
         Some(subject) => match Code::find(subject).and_then(|code| of_code(code).map(|text| (code, text))) {
             Some((code, (title, text))) => format!("{code}: {title}\n\n{text}\n"),

@@ -172,6 +172,9 @@ pub(crate) fn failure(error: &Error, effect: &str, during_run: bool) -> Failure 
     }
     let code = failure.code;
     failure = failure.also(&format!("leasehold explain {code}   tells more"));
+    if matches!(error, Error::Store(_)) {
+        failure = failure.also("leasehold doctor           finds out what is wrong");
+    }
     if during_run && is_down(error) {
         failure = failure.also("--store-down skip|run       to choose otherwise");
     }

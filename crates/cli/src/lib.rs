@@ -15,6 +15,7 @@
 //! | the end of somebody else's lease | `breaking` |
 //! | what a command may ask of the `run` around it | `sock` (answers), `ask` (questions), `nested` |
 //! | what the library is asked | `hold`; of marks and records `books` |
+//! | `doctor`, `bench` | `doctor` (what is found stands in the library), `bench`, `bench_rows` |
 //! | `--once`, `--at-least`, reports | `options` (flags), `beside` (deeds), `account` |
 //!
 //! # What this command does not do
@@ -29,12 +30,16 @@ mod alarm;
 mod ancestry;
 mod args;
 mod ask;
+mod bench;
+mod bench_rows;
 mod beside;
 mod books;
 mod breaking;
+mod care_args;
 mod check;
 mod child;
 mod dashes;
+mod doctor;
 mod dry_run;
 mod exit;
 mod explain;
@@ -141,6 +146,8 @@ fn work(cli: Cli, words: &[OsString], talk: Talk) -> Result<u8, Failure> {
         Command::Status(args) => block_on(look::status(args, &global, talk)),
         Command::Pause(args) => block_on(pause::pause(args, &global, talk)),
         Command::Resume(args) => block_on(pause::resume(args, &global, talk)),
+        Command::Doctor(args) => block_on(doctor::doctor(args, &global, talk)),
+        Command::Bench(args) => block_on(bench::bench(args, &global, talk)),
         Command::Forget(args) => block_on(pause::forget(args, &global, talk)),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comfy_table::{ContentArrangement, Table, presets};
 use leasehold::config::{Config, Pattern, exact};
-use leasehold::{Clock, Leasehold, Snapshot};
+use leasehold::{Clock, Code, Entry, Leasehold, Snapshot};
 
 use crate::args::{Global, ListArgs, StatusArgs};
 use crate::books::{self, Look};
@@ -78,6 +78,10 @@ fn in_full(
     }
     let mut rows: Vec<(&str, String)> = Vec::new();
     for entry in &snapshot.holders {
+        if view::is_foreign(entry) {
+            rows.extend(foreign(entry));
+            continue;
+        }
         let owner = &entry.owner;
         let note = entry.note.text().map_or_else(String::new, |note| format!(" · {note:?}"));
         rows.push((
@@ -112,6 +116,19 @@ fn in_full(
     text
 }
 
+/// A holder of whom no more is known than the key that it set.
+fn foreign(entry: &Entry) -> [(&'static str, String); 2] {
+    let lease = if entry.never_ends() {
+        "without an end: it stays until somebody deletes the key; look whether its holder lives".to_owned()
+    } else {
+        format!("{} left", rough(entry.left))
+    };
+    [
+        ("holder", format!("another client of this key (its value starts {:?})", entry.owner.tag)),
+        ("lease", lease),
+    ]
+}
+
 /// All locks that somebody holds or waits for, or those that match.
 pub(crate) async fn list(args: ListArgs, global: &Global, talk: Talk) -> Result<u8, Failure> {
     let patterns: Result<Vec<_>, _> = args.patterns.iter().map(|text| Pattern::parse(text)).collect();
@@ -132,7 +149,15 @@ pub(crate) async fn list(args: ListArgs, global: &Global, talk: Talk) -> Result<
     for full in &names {
         let name = view::typed(&client, full.as_str());
         if patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(name)) {
-            let snapshot = client.inspect(name).await.map_err(|error| failed(&error))?;
+            let snapshot = match client.inspect(name).await {
+                Ok(snapshot) => snapshot,
+                // What another program keeps under one name does not hide the others.
+                Err(error) if error.code() == Code::FOREIGN => {
+                    talk.warn(&error);
+                    continue;
+                }
+                Err(error) => return Err(failed(&error)),
+            };
             let beside = books::look_at(&client, full).await.map_err(|error| failed(&error))?;
             let once = Once::new(None, None, &config.lock(name))?;
             shown.push((snapshot, beside, once));
@@ -161,24 +186,27 @@ fn table(client: &Leasehold, shown: &[(Snapshot, Look, Option<Once>)]) -> String
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["NAME", "STATE", "HOLDER", "HELD", "LEFT", "WAIT", "TOKEN", "LAST OK", "NOTE"]);
     for (snapshot, beside, _) in shown {
-        let first = snapshot.holders.first().and_then(|entry| view::holder(client, entry));
+        let entry = snapshot.holders.first();
+        let first = entry.and_then(|entry| view::holder(client, entry));
+        let stranger = entry.filter(|entry| view::is_foreign(entry)).map(|entry| entry.owner.host.clone());
         let dash = || "-".to_owned();
         let more = snapshot.holders.len().saturating_sub(1);
         let more = if more == 0 { String::new() } else { format!(" +{more}") };
-        let note = first.as_ref().and_then(|holder| holder.note.text().map(|note| format!("{note:?}")));
+        let note = entry.and_then(|entry| entry.note.text().map(|note| format!("{note:?}")));
         let closed = snapshot.closed.as_ref();
         table.add_row([
             view::typed(client, snapshot.name.as_str()).to_owned(),
             State::with(snapshot, beside).word().to_owned(),
             first
                 .as_ref()
-                .map_or_else(dash, |holder| harmless(&format!("{}/{}{more}", holder.host, holder.pid))),
+                .map(|holder| harmless(&format!("{}/{}{more}", holder.host, holder.pid)))
+                .or(stranger)
+                .unwrap_or_else(dash),
             first.as_ref().map_or_else(dash, |holder| on_a_clock(holder.held)),
-            first
-                .as_ref()
-                .map(|holder| holder.left)
-                .or(closed.map(|closed| closed.left))
-                .map_or_else(dash, on_a_clock),
+            match entry.map(|entry| entry.left).or(closed.map(|closed| closed.left)) {
+                Some(Duration::MAX) => "never".to_owned(),
+                left => left.map_or_else(dash, on_a_clock),
+            },
             snapshot.waiters.len().to_string(),
             first.as_ref().map_or_else(dash, |holder| holder.token.to_string()),
             beside.history.ok.as_ref().map_or_else(dash, |good| format!("{} ago", rough(good.ago))),

@@ -105,7 +105,7 @@ pub(crate) fn first_screen(global: &Global) -> String {
   leasehold list                                     who holds what
 
 {store}
-More: leasehold --help · leasehold explain
+More: leasehold --help · leasehold explain · leasehold doctor
 "
     )
 }

@@ -150,11 +150,13 @@ impl Moments {
 
     fn holder(&self, entry: &Entry) -> Value {
         let Entry { owner, note, age, renewed, renewals, left, ttl, .. } = entry;
+        let (ends, ours) = (!entry.never_ends(), !is_foreign(entry));
         json!({
-            "id": owner.id(), "host": owner.host, "user": owner.user, "pid": owner.pid,
+            "id": owner.id(), "host": owner.host, "user": owner.user, "pid": ours.then_some(owner.pid),
             "command": owner.program, "note": note.text(),
-            "acquired_at": self.ago(*age), "renewed_at": self.ago(*renewed), "expires_at": self.ahead(*left),
-            "ttl_ms": millis(*ttl), "left_ms": millis(*left), "renewals": renewals, "at_most_at": null,
+            "acquired_at": ours.then(|| self.ago(*age)), "renewed_at": ours.then(|| self.ago(*renewed)),
+            "expires_at": ends.then(|| self.ahead(*left)), "ttl_ms": (ends && ours).then(|| millis(*ttl)),
+            "left_ms": ends.then(|| millis(*left)), "renewals": ours.then_some(renewals), "at_most_at": null,
         })
     }
 
@@ -165,6 +167,11 @@ impl Moments {
             "gives_up_at": null,
         })
     }
+}
+
+/// Whether a holder is not of Leasehold: it has no token, and of itself told nothing.
+pub(crate) fn is_foreign(holder: &Entry) -> bool {
+    holder.token.is_none()
 }
 
 /// The holder of an entry, if it is one.

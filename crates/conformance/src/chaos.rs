@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Cursor, Doubt, Leave, Ledger, LockName, Mark, MarkKind, MarkOutcome,
-    Op, Record, RecordId, Release, Renew, Renewal, Result, Snapshot, Standing, Store, StoreError,
-    StoreErrorKind, Together, Unsupported,
+    Capabilities, Claim, ClaimId, Clock, Cursor, Doctor, Doubt, Leave, Ledger, LockName, Mark, MarkKind,
+    MarkOutcome, Op, Record, RecordId, Release, Renew, Renewal, Result, Snapshot, Standing, Store,
+    StoreError, StoreErrorKind, Together, Unsupported,
 };
 
 /// What befalls one call.
@@ -205,6 +205,10 @@ impl Store for Chaos {
 
     async fn doubt(&self) -> Doubt {
         self.inner.doubt().await
+    }
+
+    fn doctor(&self) -> Option<&dyn Doctor> {
+        self.inner.doctor()
     }
 
     async fn close(&self) -> Result<()> {

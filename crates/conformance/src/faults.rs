@@ -195,6 +195,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "command_redis",
         "network::check_12_a_connection_that_is_silent_for_good_is_replaced_in_time",
     ),
+    (
+        "redis_hears_no_events",
+        "leasehold-redis",
+        "events",
+        "the_end_of_a_foreign_key_is_heard_where_the_server_tells_of_it",
+    ),
     ("guard_ignores_deadline", "leasehold-cli", "command", "guard::check_09_a_frozen_run_is_a_dead_holder"),
     (
         "guard_ignores_end_of_run",

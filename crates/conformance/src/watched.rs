@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Cursor, Doubt, Leave, Ledger, LockName, Release, Renew, Renewal, Result,
-    Snapshot, Standing, Store, Together,
+    Capabilities, Claim, ClaimId, Cursor, Doctor, Doubt, Leave, Ledger, LockName, Release, Renew, Renewal,
+    Result, Snapshot, Standing, Store, Together,
 };
 
 /// The calls that are open now, in the order in which they began.
@@ -105,6 +105,10 @@ impl Store for Watched {
 
     async fn doubt(&self) -> Doubt {
         self.inner.doubt().await
+    }
+
+    fn doctor(&self) -> Option<&dyn Doctor> {
+        self.inner.doctor()
     }
 
     async fn close(&self) -> Result<()> {

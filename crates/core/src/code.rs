@@ -76,6 +76,24 @@ codes! {
     DISAGREES = 132;
     /// A client that was made before a fork.
     FORKED = 140;
+    /// A right that locks need is missing.
+    RIGHTS = 201;
+    /// The clocks of this host and of the store are far apart.
+    CLOCKS = 202;
+    /// The store may drop a lock that is held.
+    EVICTION = 203;
+    /// What is held does not outlive a restart of the store.
+    VOLATILE = 204;
+    /// A ttl that is short for the way to the store.
+    SHORT_TTL = 205;
+    /// The lock of another client that never ends by itself.
+    LEAKED = 206;
+    /// A copy may take over that does not have all locks.
+    FAILOVER = 207;
+    /// Two names in use that differ only by case.
+    LETTER_CASE = 208;
+    /// A password that goes over the wire in clear.
+    CLEARTEXT = 211;
     /// A defect of Leasehold's own.
     BUG = 999;
 }

@@ -119,6 +119,8 @@ pub enum Op {
     List,
     /// Reading or writing marks and records.
     Ledger,
+    /// Finding out how fit the store is.
+    Check,
     /// Closing the store.
     Close,
 }
@@ -134,6 +136,7 @@ impl fmt::Display for Op {
             Self::Inspect => "look at",
             Self::List => "list",
             Self::Ledger => "keep records of",
+            Self::Check => "check",
             Self::Close => "close",
         })
     }

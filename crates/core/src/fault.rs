@@ -78,6 +78,7 @@ pub const PLANTED: &[Planted] = planted! {
     "redis_admits_one_more": "random programs on a real server are held to their histories",
     "redis_takes_foreign_keys": "what is not ours is never changed",
     "redis_keeps_silent_connection": "a connection that has gone silent costs no lease",
+    "redis_hears_no_events": "the end of a foreign lock is noticed at once where the server tells of it",
     "guard_ignores_deadline": "the command of a frozen run is dead before its lease is",
     "guard_ignores_end_of_run": "the command of a killed run is dead within half a second",
     "guard_walks_no_tree": "what left the command's process group is killed, too",

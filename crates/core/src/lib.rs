@@ -24,6 +24,7 @@ mod claim;
 mod clock;
 mod code;
 mod counter;
+mod doctor;
 mod doubt;
 mod error;
 
@@ -46,6 +47,7 @@ pub use claim::{Aftermath, Claim, ClaimId, Note, NoteError, Owner, Turn};
 pub use clock::{BootTime, Clock, ServerTime};
 pub use code::Code;
 pub use counter::Counter;
+pub use doctor::{Check, Doctor, Health};
 pub use doubt::Doubt;
 pub use error::{ConfigError, Effect, Error, Op, Result, StoreError, StoreErrorKind, Unsupported};
 pub use ledger::{Ledger, Mark, MarkKind, MarkOutcome, Record, RecordId, RecordKind};

@@ -179,8 +179,16 @@ pub struct Entry {
     pub renewed: Duration,
     /// How often it was renewed; fewer times, or none, where the store prolongs leases without writing.
     pub renewals: u32,
-    /// How much is left of its lease, or of its place.
+    /// How much is left of its lease, or of its place; [`Duration::MAX`] if it never ends by itself.
     pub left: Duration,
-    /// The ttl it asked for.
+    /// The ttl it asked for; [`Duration::MAX`] if it asked for none.
     pub ttl: Duration,
+}
+
+impl Entry {
+    /// Whether it stays until somebody takes it away: the lock of another client that set no ttl.
+    #[must_use]
+    pub fn never_ends(&self) -> bool {
+        self.left == Duration::MAX
+    }
 }

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use async_trait::async_trait;
 
 use crate::{
-    Capabilities, Claim, ClaimId, Cursor, Doubt, Leave, Ledger, LockName, Release, Renew, Renewal, Result,
-    Snapshot, Standing, Together,
+    Capabilities, Claim, ClaimId, Cursor, Doctor, Doubt, Leave, Ledger, LockName, Release, Renew, Renewal,
+    Result, Snapshot, Standing, Together,
 };
 
 /// Where claims are kept and judged.
@@ -170,6 +170,11 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// A doubt that came up meanwhile is told to the next call.
     async fn doubt(&self) -> Doubt {
         std::future::pending().await
+    }
+
+    /// What the store tells of itself beside locks. Nothing, unless a store says otherwise: locks need none of it.
+    fn doctor(&self) -> Option<&dyn Doctor> {
+        None
     }
 
     /// Closes connections and files, and waits until they are closed. Leases are not given back by this.

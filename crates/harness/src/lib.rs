@@ -8,6 +8,7 @@ pub mod campaign;
 pub mod cancelled;
 pub mod fight;
 pub mod foreign;
+pub mod foreign_release;
 pub mod handover;
 pub mod once;
 pub mod primitives;

@@ -63,6 +63,7 @@
 mod acquire;
 pub mod blocking;
 mod builder;
+mod checkup;
 mod client;
 mod closing;
 pub mod config;
@@ -111,6 +112,7 @@ mod upgrade;
 mod watchdog;
 
 pub use builder::Builder;
+pub use checkup::Bare;
 pub use client::{AsyncLedger, Leasehold};
 pub use election::{AfterTerm, Election};
 pub use event::{Event, Observer, Stuck};
@@ -120,10 +122,11 @@ pub use leader::LeaderWatch;
 pub use lease::Lease;
 pub use lease_set::LeaseSet;
 pub use leasehold_core::{
-    BootTime, Busy, Capabilities, Clock, Closure, Code, ConfigError, Effect, Entry, Error, Expiry, Fencing,
-    Holder, Ledger, LockName, Lost, LostReason, Mark, MarkKind, MarkOutcome, MemoryStore, Minting, NameError,
-    Note, NoteError, Op, Owner, Queueing, Reach, Record, RecordId, RecordKind, Result, Scheme, Secret, Share,
-    Shares, Snapshot, Store, StoreError, StoreErrorKind, StoreUrl, Token, Unsupported, UrlError, Wake, fault,
+    BootTime, Busy, Capabilities, Check, Clock, Closure, Code, ConfigError, Doctor, Effect, Entry, Error,
+    Expiry, Fencing, Health, Holder, Ledger, LockName, Lost, LostReason, Mark, MarkKind, MarkOutcome,
+    MemoryStore, Minting, NameError, Note, NoteError, Op, Owner, Queueing, Reach, Record, RecordId,
+    RecordKind, Result, Scheme, Secret, Share, Shares, Snapshot, Store, StoreError, StoreErrorKind, StoreUrl,
+    Token, Unsupported, UrlError, Wake, fault,
 };
 pub use lock::{Lock, Outcome};
 pub use lock_all::LockAll;

@@ -26,8 +26,10 @@ pub(crate) const REFRESH: Duration = PLACE_LIFE.checked_div(3).unwrap();
 enum Ended {
     /// Somebody has the lease.
     Given,
-    /// Nobody wants it on these terms any more, or its id is spent: look who is first now.
+    /// Nobody wants it on these terms any more: look who is first now.
     Again,
+    /// Its id is spent, so the next one is new. A store that failed before has not served us by saying so.
+    Spent(Patience),
     /// A try that was not granted.
     Busy(Box<Busy>),
     /// The store failed for too long, or for good.
@@ -36,10 +38,12 @@ enum Ended {
 
 /// Acquires the name for whoever of the party is first, until somebody has it or nobody wants it.
 pub(crate) async fn pursue(engine: Rc<Engine>, party: Rc<Party>) {
+    let mut patience = Patience::default();
     while let Some(head) = party.head() {
-        match pursue_for(&engine, &party, &head).await {
+        match pursue_for(&engine, &party, &head, std::mem::take(&mut patience)).await {
             Ended::Given => return,
             Ended::Again => {}
+            Ended::Spent(kept) => patience = kept,
             Ended::Busy(busy) => engine.fail(&party, &Error::Busy(busy)),
             Ended::Failed(error) => engine.fail(&party, &error),
         }
@@ -47,7 +51,7 @@ pub(crate) async fn pursue(engine: Rc<Engine>, party: Rc<Party>) {
     engine.go_on(&party);
 }
 
-async fn pursue_for(engine: &Rc<Engine>, party: &Rc<Party>, head: &Waiter) -> Ended {
+async fn pursue_for(engine: &Rc<Engine>, party: &Rc<Party>, head: &Waiter, patience: Patience) -> Ended {
     // Alone there is nobody to hand on to.
     let tokens = if party.len() > 1 { RUN } else { 1 };
     let claim = match new_claim(engine, &head.terms, tokens) {
@@ -57,7 +61,6 @@ async fn pursue_for(engine: &Rc<Engine>, party: &Rc<Party>, head: &Waiter) -> En
     if let Err(error) = engine.store.capabilities().check(&claim) {
         return Ended::Failed(error);
     }
-    let patience = Patience::default();
     let mut chase = Chase { engine, party, head, claim, stated: false, patience, told: false };
     let ended = tokio::select! {
         ended = chase.run() => ended,
@@ -114,8 +117,10 @@ impl Chase<'_> {
             match self.engine.call(Op::Claim, Some(&self.claim.name), deadline, ask).await {
                 Ok(Standing { state, cursor, server_time }) => {
                     self.engine.tick(server_time);
-                    self.patience.restore();
-                    self.party.trouble.replace(None);
+                    if state != State::Spent {
+                        self.patience.restore();
+                        self.party.trouble.replace(None);
+                    }
                     self.party.heard.set(true);
                     let sent = if fault!("validity_from_reply") { self.engine.clock.now() } else { sent };
                     if let Some(ended) = self.stands(sent, state, &cursor).await {
@@ -148,7 +153,8 @@ impl Chase<'_> {
                 self.stated = false;
                 // What was to be taken over is held no longer, and never will be again.
                 let gone = || Ended::Failed(Lost::new(LostReason::StoreForgot).into());
-                Some(self.claim.succeeds.map_or(Ended::Again, |_| gone()))
+                let spent = Ended::Spent(std::mem::take(&mut self.patience));
+                Some(self.claim.succeeds.map_or(spent, |_| gone()))
             }
             State::Waiting { ahead, .. } if self.claim.turn == Turn::Now => {
                 self.stated = fault!("try_leaves_place");

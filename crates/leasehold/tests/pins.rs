@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold::sim::{Mishap, Sim, Wire};
 use leasehold::{
-    Backed, BackedLock, Both, Builder, Election, Event, HandOver, Held, LeaderWatch, Lease, LeasePair,
+    Backed, BackedLock, Bare, Both, Builder, Election, Event, HandOver, Held, LeaderWatch, Lease, LeasePair,
     LeaseSet, LeaseState, LeaseTicket, Leasehold, Ledger, Lock, LockAll, Once, OnceOutcome, OnceRun,
     OpenLock, OpenRun, Outcome, Period, Remembered, Result, RwLock, Scope, Stuck, Term, Token, Zone,
     blocking, config,
@@ -30,6 +30,7 @@ const NO_TYPE: &[(&str, &str)] = &[
 fn every_type_may_be_sent_and_shared() {
     everything::<Backed>();
     everything::<BackedLock>();
+    everything::<Bare>();
     everything::<Both>();
     everything::<Builder>();
     everything::<Election>();
@@ -108,6 +109,8 @@ fn every_future_may_be_sent() {
     drop(send(Builder::default().open("memory:".parse().unwrap())));
     drop(send(client.inspect("x")));
     drop(send(client.list("")));
+    drop(send(client.checkup(Duration::from_secs(30))));
+    drop(send(client.bare("x", 1, Duration::ZERO)));
     drop(send(client.with_ledger(work)));
     drop(send(client.find("x", token)));
     drop(send(client.break_lease("x", token)));

@@ -201,6 +201,12 @@ impl Fail {
         self.help.is_some()
     }
 
+    /// Whether a right is missing for a key, rather than for a command.
+    pub(crate) fn tells_of_a_key(&self) -> bool {
+        let source = self.source.as_ref().map(ToString::to_string);
+        source.is_some_and(|told| told.contains("permissions to access"))
+    }
+
     /// Whether the server called it so.
     pub(crate) fn is(&self, word: &str) -> bool {
         self.word.as_deref() == Some(word)

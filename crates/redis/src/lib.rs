@@ -32,13 +32,16 @@
 //! - Leases are judged by the server's wall clock. A step forward ends them early; a step back is cut for leases of
 //!   ours when somebody asks for them.
 //! - One server only: replicas are refused, Sentinel and Cluster have URLs of their own.
-//! - Foreign holders tell nobody when they are done: who waits for one looks again, at most 0.7 s later.
+//! - Foreign holders tell nobody when they are done: who waits for one looks again, at most 1 s later. A server that
+//!   sends keyspace events (`notify-keyspace-events Kgx`) tells it at once.
 //! - A name with thousands of holders at once is slow: each claim reads them all. Listing walks over all keys.
 //! - Renewals of a plain lease are not counted, since they write nothing.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod config;
+mod doctor;
+mod events;
 mod fail;
 mod keys;
 mod ledger;
@@ -47,9 +50,11 @@ mod link;
 mod list;
 mod pack;
 mod renewals;
+mod rights;
 mod script;
 mod stated;
 mod store;
+mod strangers;
 mod trust;
 mod waits;
 mod wake;

@@ -16,9 +16,9 @@ use crate::pack;
 use crate::script::{Answer, number, text};
 
 /// What stands under a plain key whose holders are in the line.
-const OCCUPIED: &str = "leasehold:occupied";
-/// How long a lease without an end is shown to last.
-const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+pub(crate) const OCCUPIED: &str = "leasehold:occupied";
+/// What is left of a lease that never ends by itself.
+const FOR_EVER: Duration = Duration::MAX;
 
 /// One name, looked at.
 #[derive(Debug)]

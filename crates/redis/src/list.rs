@@ -74,7 +74,7 @@ impl RedisStore {
 }
 
 /// A text that a pattern takes literally.
-fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     let mut literal = String::with_capacity(text.len());
     for c in text.chars() {
         if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {

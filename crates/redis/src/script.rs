@@ -44,6 +44,12 @@ scripts! {
     UNMARK = ["unmark"];
     /// Writes a record.
     RECORD = ["record"];
+    /// Does nothing, with whatever keys it is given.
+    NOTHING = ["nothing"];
+    /// Finds out which commands a user may not call.
+    RIGHTS = ["rights"];
+    /// Looks at whatever stands under keys.
+    HEADS = ["heads"];
 }
 
 impl Script {

@@ -26,6 +26,8 @@ pub(crate) struct Stated {
     pub(crate) wants: bool,
     /// When to look again at the latest.
     pub(crate) retry: Option<Duration>,
+    /// Whether it is the first in line behind another client's key.
+    pub(crate) foreign: bool,
 }
 
 impl Stated {
@@ -33,7 +35,7 @@ impl Stated {
         let mut answer = Answer::new(value)?;
         let what = answer.text()?;
         let at = ServerTime::from_micros(answer.natural()?);
-        let said = |state| Self { state, at, wants: false, retry: None };
+        let said = |state| Self { state, at, wants: false, retry: None, foreign: false };
         let token = |number| Token::new(number).ok_or_else(|| Fail::garbled("a token is out of range"));
         Ok(Ok(match what.as_str() {
             "g" => {
@@ -46,7 +48,8 @@ impl Stated {
                 let ahead = u32::try_from(answer.natural()?).ok();
                 let retry = u64::try_from(answer.number()?).ok().map(Duration::from_micros);
                 let state = State::Waiting { ahead, retry_after: retry };
-                Self { state, at, wants: what == "W", retry }
+                let foreign = answer.number().is_ok_and(|first| first == 1);
+                Self { state, at, wants: what == "W", retry, foreign }
             }
             "s" | "S" => {
                 let left = answer.natural()?;
@@ -55,7 +58,7 @@ impl Stated {
                 let lapse = answer.number().ok().and_then(|micros| u64::try_from(micros).ok());
                 let lapse = lapse.map_or(PLACE_LIFE, Duration::from_micros);
                 let retry = Some(closure.left.min(lapse));
-                Self { state: State::Closed(closure), at, wants: what == "S", retry }
+                Self { state: State::Closed(closure), at, wants: what == "S", retry, foreign: false }
             }
             "x" => said(State::Spent),
             "r" => said(State::Refused { counter: token(answer.natural()?)? }),

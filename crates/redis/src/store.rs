@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Cursor, Doubt, Error, Expiry, Fencing, Leave, Ledger, LockName,
-    Minting, Op, Overruled, PLACE_LIFE, Queueing, Reach, Release, Renew, Renewal, Result, Ruling, Shares,
-    Snapshot, Standing, State, Store, StoreErrorKind, StoreUrl, Together, Turn, Wake, Watch,
+    Capabilities, Claim, ClaimId, Clock, Cursor, Doctor, Doubt, Error, Expiry, Fencing, Leave, Ledger,
+    LockName, Minting, Op, Overruled, PLACE_LIFE, Queueing, Reach, Release, Renew, Renewal, Result, Ruling,
+    Shares, Snapshot, Standing, State, Store, StoreErrorKind, StoreUrl, Together, Turn, Wake, Watch,
 };
 use redis::Value;
 
 use crate::config::Settings;
+use crate::events::channel_of;
 use crate::fail::{self, Fail};
 use crate::keys::{Keys, TOKENS, hex};
 use crate::line::Looked;
@@ -191,6 +192,9 @@ impl Store for RedisStore {
             let retry = stated.retry.unwrap_or(PLACE_LIFE);
             let retry = if stated.wants { retry } else { retry.min(PLACE_LIFE) };
             wakes.look_at(claim.id, hears.then(|| self.after(retry)));
+            let foreign =
+                (hears && stated.foreign).then(|| channel_of(self.0.settings.database, &keys.plain));
+            wakes.mind(claim.id, foreign);
         } else {
             wakes.forget(claim.id);
         }
@@ -312,6 +316,10 @@ impl Store for RedisStore {
 
     async fn doubt(&self) -> Doubt {
         self.0.link.doubt().await
+    }
+
+    fn doctor(&self) -> Option<&dyn Doctor> {
+        Some(self)
     }
 
     async fn close(&self) -> Result<()> {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use leasehold_core::{BootTime, ClaimId};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
+use crate::events::{self, Ears, Order};
 use crate::fail::Result;
 use crate::keys::id_of;
 use crate::link::Link;
@@ -32,6 +33,7 @@ struct Inner {
     waits: HashMap<ClaimId, Registered>,
     live: bool,
     claims: u64,
+    ears: Ears,
     task: Option<tokio::task::AbortHandle>,
 }
 
@@ -96,7 +98,14 @@ impl Wakes {
         let inner = &mut *inner;
         inner.claims = inner.claims.wrapping_add(1);
         if inner.waits.len() >= MANY {
-            inner.waits.retain(|_, wait| now.since(wait.touched) < STALE || wait.pushes.receiver_count() > 0);
+            let ears = &mut inner.ears;
+            inner.waits.retain(|id, wait| {
+                let lives = now.since(wait.touched) < STALE || wait.pushes.receiver_count() > 0;
+                if !lives {
+                    ears.forget(*id);
+                }
+                lives
+            });
         }
         let claimed = inner.claims;
         let pushes = || watch::Sender::new(0);
@@ -122,9 +131,21 @@ impl Wakes {
         Some(Pushes { heard, before: wait.before, until: wait.until, claimed: wait.claimed })
     }
 
+    /// Notes whether a claim waits, as the first in line, for the end of a key that another client holds; it is
+    /// then pushed when the server tells of that, if it does.
+    pub(crate) fn mind(&self, id: ClaimId, foreign: Option<String>) {
+        let ears = &mut self.lock().ears;
+        match foreign {
+            Some(channel) => ears.hear(id, channel),
+            None => ears.forget(id),
+        }
+    }
+
     /// The claim waits no longer; who still waits on it is told.
     pub(crate) fn forget(&self, id: ClaimId) {
-        self.lock().waits.remove(&id);
+        let mut inner = self.lock();
+        inner.ears.forget(id);
+        inner.waits.remove(&id);
     }
 
     fn push(&self, id: ClaimId) {
@@ -133,10 +154,46 @@ impl Wakes {
         }
     }
 
+    /// Pushes those who wait for the end of a foreign key.
+    fn push_listeners(&self, channel: &str) {
+        let inner = self.lock();
+        for wait in inner.ears.listeners(channel).filter_map(|id| inner.waits.get(&id)) {
+            wait.pushes.send_modify(|pushes| *pushes += 1);
+        }
+    }
+
+    fn message(&self, message: &redis::Msg) {
+        let Ok(text) = message.get_payload::<String>() else { return };
+        let channel = message.get_channel_name();
+        if channel != self.channel {
+            if events::is_end(&text) {
+                self.push_listeners(channel);
+            }
+        } else if let Some(id) = id_of(&text) {
+            self.push(id);
+        }
+    }
+
+    /// Carries an order out, and says whether the connection is still good. A server that lets nobody listen to its
+    /// events is none that lacks anything: whoever waits looks again anyway.
+    async fn obey(&self, order: Order, sink: &mut redis::aio::PubSubSink) -> bool {
+        let done = match &order {
+            Order::Hear(channel) => tokio::time::timeout(TRY_EVERY, sink.subscribe(channel)).await,
+            Order::Forget(channel) => tokio::time::timeout(TRY_EVERY, sink.unsubscribe(channel)).await,
+        };
+        match (done, order) {
+            (Ok(Ok(())), Order::Hear(channel)) => self.push_listeners(&channel),
+            (Ok(Ok(())), Order::Forget(_)) => {}
+            (Ok(Err(error)), _) if !error.is_unrecoverable_error() => self.lock().ears.refused(),
+            (Ok(Err(_)) | Err(_), _) => return false,
+        }
+        true
+    }
+
     /// Ends all waits: pushes may have been missed.
     fn deafen(&self) {
         let mut inner = self.lock();
-        inner.live = false;
+        (inner.live, inner.ears) = (false, Ears::default());
         for wait in inner.waits.values() {
             wait.pushes.send_modify(|pushes| *pushes += 1);
         }
@@ -150,7 +207,11 @@ impl Wakes {
         }
         let (mut sink, mut stream) = link.subscribe(&self.channel).await?;
         let end = End(self.clone());
-        self.lock().live = true;
+        let (orders, mut given) = mpsc::unbounded_channel();
+        {
+            let mut inner = self.lock();
+            (inner.live, inner.ears) = (true, Ears::over(orders));
+        }
         let wakes = self.clone();
         let task = tokio::spawn(async move {
             let _end = end;
@@ -160,8 +221,12 @@ impl Wakes {
                 tokio::select! {
                     message = stream.next() => {
                         let Some(message) = message else { return };
-                        if let Some(id) = message.get_payload::<String>().ok().as_deref().and_then(id_of) {
-                            wakes.push(id);
+                        wakes.message(&message);
+                    }
+                    // The other end lies in the store, which ends this task with itself.
+                    Some(order) = given.recv() => {
+                        if !wakes.obey(order, &mut sink).await {
+                            return;
                         }
                     }
                     _ = tries.tick() => {

@@ -47,6 +47,7 @@
 
 mod config;
 mod db;
+mod doctor;
 mod ends;
 mod fail;
 mod file;

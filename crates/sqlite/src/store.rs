@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Code, Cursor, Error, Expiry, Fencing, Joint, Leave, Ledger, Line,
-    LockName, Minting, Moment, Op, Overruled, Queueing, Reach, Release, Renew, Renewal, Result, Ruling,
+    Capabilities, Claim, ClaimId, Clock, Code, Cursor, Doctor, Error, Expiry, Fencing, Joint, Leave, Ledger,
+    Line, LockName, Minting, Moment, Op, Overruled, Queueing, Reach, Release, Renew, Renewal, Result, Ruling,
     Shares, Snapshot, Standing, State, Store, StoreErrorKind, StoreUrl, Together, Wake, Watch,
 };
 use tokio::task::JoinHandle;
@@ -360,6 +360,10 @@ impl Store for SqliteStore {
     }
 
     fn ledger(&self) -> Option<&dyn Ledger> {
+        Some(self)
+    }
+
+    fn doctor(&self) -> Option<&dyn Doctor> {
         Some(self)
     }
 

@@ -1,5 +1,5 @@
-//! The proofs `fight`, `handover`, `once`, `primitives`, `waiting`, `faults-redis` and `cancelled-redis`: programs of the
-//! harness.
+//! The proofs `fight`, `foreign-release`, `handover`, `once`, `primitives`, `waiting`, `faults-redis` and
+//! `cancelled-redis`: programs of the harness.
 
 use std::process::Command;
 
@@ -10,6 +10,10 @@ const HARNESS: &str = "leasehold-harness";
 
 pub(super) fn fight(proof: &mut Proof) -> Result<bool> {
     program(proof, "fight", &["--processes", "200"], 60)
+}
+
+pub(super) fn foreign_release(proof: &mut Proof) -> Result<bool> {
+    program(proof, "foreign_release", &[], 90)
 }
 
 pub(super) fn handover(proof: &mut Proof) -> Result<bool> {

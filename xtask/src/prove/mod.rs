@@ -49,6 +49,11 @@ const PARTS: &[Part] = &[
         run: harness::handover,
     },
     Part {
+        name: "foreign-release",
+        about: "How late the release of a foreign client is noticed at 1, 16 and 128 waiters, beside a blind poll",
+        run: harness::foreign_release,
+    },
+    Part {
         name: "primitives",
         about: "10,000 linearizable histories of random programs on memory, 1,000 on Redis, 100 on SQLite",
         run: harness::primitives,

@@ -103,7 +103,7 @@ pub fn ask(server: &Server, words: &[&str]) -> io::Result<String> {
     ask_at(&socket(server), words)
 }
 
-fn ask_at(socket: &Path, words: &[&str]) -> io::Result<String> {
+pub(crate) fn ask_at(socket: &Path, words: &[&str]) -> io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     let mut request = format!("*{}\r\n", words.len());

@@ -1,8 +1,9 @@
 //! The blocking client.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
-use leasehold_core::{Capabilities, Clock, Holder, LockName, Owner, Result, Snapshot, Token};
+use leasehold_core::{Capabilities, Check, Clock, Holder, LockName, Owner, Result, Snapshot, Token};
 
 use super::builder::Builder;
 use super::election::Election;
@@ -14,6 +15,7 @@ use super::once::Once;
 use super::rwlock::RwLock;
 use super::scope::Scope;
 use super::wait;
+use crate::checkup::Bare;
 use crate::client::AsyncLedger;
 use crate::handover::LeaseTicket;
 use crate::sim::OnHost;
@@ -67,6 +69,8 @@ impl Leasehold {
         lease take_over(ticket: LeaseTicket) -> Lease;
         wait inspect(name: impl AsRef<str>) -> Result<Snapshot>;
         wait list(prefix: &str) -> Result<Vec<LockName>>;
+        wait checkup(ttl: Duration) -> Result<Vec<Check>>;
+        wait bare(prefix: &str, at_once: usize, lasting: Duration) -> Result<Option<Bare>>;
         wait find(name: impl AsRef<str>, token: Token) -> Result<Option<LeaseTicket>>;
         wait break_lease(name: impl AsRef<str>, token: Token) -> Result<Option<Holder>>;
         wait life() -> Result<Option<OwnedFd>>;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Cursor, Doubt, Leave, Ledger, LockName, Op, Release, Renew, Renewal,
-    Result, Snapshot, Standing, Store, StoreError, StoreErrorKind, Together, Token,
+    Capabilities, Claim, ClaimId, Clock, Cursor, Doctor, Doubt, Leave, Ledger, LockName, Op, Release, Renew,
+    Renewal, Result, Snapshot, Standing, Store, StoreError, StoreErrorKind, Together, Token,
 };
 use tokio::sync::watch;
 
@@ -314,6 +314,10 @@ impl Store for Wire {
             doubt = told => doubt,
             doubt = self.inner.doubt() => doubt,
         }
+    }
+
+    fn doctor(&self) -> Option<&dyn Doctor> {
+        self.inner.doctor()
     }
 
     async fn close(&self) -> Result<()> {

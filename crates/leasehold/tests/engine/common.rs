@@ -13,7 +13,7 @@ use leasehold::{
 };
 use leasehold::{Mark, MarkKind, MarkOutcome, Record, RecordId};
 use leasehold_core::{
-    Claim, ClaimId, Cursor, Doubt, Leave, Ledger, Release, Renew, Renewal, Standing, Together,
+    Claim, ClaimId, Cursor, Doctor, Doubt, Leave, Ledger, Release, Renew, Renewal, Standing, State, Together,
 };
 
 pub(crate) const TTL: Duration = Duration::from_millis(600);
@@ -75,6 +75,8 @@ pub(crate) enum Mood {
     Refuse,
     /// Executed, but the answer is lost.
     Lose,
+    /// Claims only: executed, taken back again, and refused.
+    Undo,
     /// Never answers.
     Hang,
     /// Claims only: on its way for so many milliseconds before it is executed, and not answered.
@@ -159,7 +161,7 @@ impl Moody {
         let error = || StoreError::new(StoreErrorKind::Unavailable, op, self).saying("it was told to fail");
         match self.mood(op) {
             Mood::Fine => call.await,
-            Mood::Refuse => Err(error().into()),
+            Mood::Refuse | Mood::Undo => Err(error().into()),
             Mood::Lose => {
                 call.await?;
                 Err(error().unknown().into())
@@ -191,6 +193,13 @@ impl Store for Moody {
                 drop(inner.claim(&claim).await);
                 strayed.fetch_add(1, Ordering::SeqCst);
             });
+        }
+        if self.next_mood(Op::Claim) == Some(Mood::Undo) {
+            let standing = self.inner.claim(claim).await?;
+            if standing.state == State::Spent {
+                return Ok(standing);
+            }
+            self.inner.release(&claim.name, claim.id, Leave::Open).await?;
         }
         self.go(Op::Claim, self.inner.claim(claim)).await
     }
@@ -235,6 +244,10 @@ impl Store for Moody {
 
     async fn doubt(&self) -> Doubt {
         self.inner.doubt().await
+    }
+
+    fn doctor(&self) -> Option<&dyn Doctor> {
+        self.inner.doctor()
     }
 
     async fn close(&self) -> Result<()> {

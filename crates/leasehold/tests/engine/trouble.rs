@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Log, TTL, ms, until};
+use crate::common::{Log, Mood, Moody, TTL, deserted, ms, until};
 use leasehold::sim::{Mishap, Sim, Wire};
 use leasehold::{Clock, Error, Event, LeaseState, Leasehold, LostReason, MemoryStore, Op};
 use leasehold_core::{Doubt, Leave};
@@ -239,6 +239,21 @@ async fn a_release_that_is_not_answered_goes_on_in_the_background() {
     assert_eq!(log.count(|event| matches!(event, Event::ReleaseFailed { .. })), 1, "told once");
     store.mend();
     until("it is given back", async || client.inspect("x").await.unwrap().holders.is_empty()).await;
+}
+
+/// As one whose replicas are gone, which gives back what it granted: the same id is then spent, which is an answer.
+#[tokio::test]
+async fn a_store_that_takes_each_grant_back_is_given_up_too() {
+    let store = Arc::new(Moody::new());
+    let client = Leasehold::builder().timeout(TTL).store(store.clone());
+    store.be(Op::Claim, Mood::Undo, u32::MAX);
+    let clock = Clock::system();
+    let started = clock.now();
+    let tried = tokio::time::timeout(TTL * 30, client.lock("x").acquire()).await;
+    let error = tried.expect("it never gives up").unwrap_err();
+    assert!(matches!(error, Error::Store(_)), "{error}");
+    assert!(clock.now().since(started) >= TTL, "not before its time");
+    deserted(&client, "x").await;
 }
 
 #[tokio::test]

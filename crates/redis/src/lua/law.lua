@@ -232,7 +232,8 @@ function DO.grant(c, v)
   return granted(first, run, lasting)
 end
 function DO.wait(c, v)
-  local reply = {'w', now, v[3], first_to_lapse(c.id)}
+  -- Whoever holds a foreign key tells nobody of its end, so the first in line has to listen for it.
+  local reply = {'w', now, v[3], first_to_lapse(c.id), foreign and v[3] == 1 and 1 or 0}
   stay(c, v[2])
   return reply
 end
