@@ -132,6 +132,8 @@ impl RedisStore {
     fn acl_line(&self) -> String {
         let user = self.0.settings.user.as_deref().unwrap_or("default");
         let (plain, line) = (literal(self.prefix()), self.line_pattern());
+        // A name with braces of its own has its tag in ours, and stands behind it.
+        let line = format!("{line} ~lh:{{*}}{plain}*");
         format!(
             "ACL SETUSER {user} resetkeys ~{plain}* {line} ~leasehold:* resetchannels &lh:wake:* -@all {COMMANDS}"
         )
@@ -151,8 +153,8 @@ mod tests {
     fn the_page_lists_the_same_rights() {
         let page = include_str!("../../../docs/design/redis.md");
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let line =
-            format!("resetkeys ~lock:* ~lh:{{lock:* ~leasehold:* resetchannels &lh:wake:* -@all {COMMANDS}");
+        let keys = "resetkeys ~lock:* ~lh:{lock:* ~lh:{*}lock:* ~leasehold:*";
+        let line = format!("{keys} resetchannels &lh:wake:* -@all {COMMANDS}");
         assert!(words(page).contains(&words(&line)), "{line}");
     }
 

@@ -256,7 +256,7 @@ fn a_replica_is_refused_and_its_primary_may_fail_over() {
     let told = Told::by(&place, &url(&replica));
     assert_eq!(told.code, 69);
     assert!(
-        told.is("reachable", "failed", Some("LH0101"))["says"].as_str().unwrap().contains("role is slave")
+        told.is("reachable", "failed", Some("LH0101"))["says"].as_str().unwrap().contains("a replica of")
     );
     let told = Told::by(&place, &url(&primary));
     assert_eq!(told.code, 0);

@@ -83,5 +83,5 @@ async fn a_replica_in_good_health_is_refused_at_connect() {
     let Some((_master, replica)) = with_replica().await else { return };
     let error = store(&replica, "").claim(&claim("x")).await.unwrap_err();
     assert_eq!((error.code(), error.outcome_unknown()), (Code::UNREACHABLE, false), "{error}");
-    assert!(error.to_string().contains("its role is slave") && error.help().is_some(), "{error}");
+    assert!(error.to_string().contains("a replica of") && error.help().is_some(), "{error}");
 }
