@@ -40,6 +40,8 @@ pub(crate) struct Dependency {
 pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) kind: Vec<String>,
+    /// Whether it is tested by default.
+    pub(crate) test: bool,
 }
 
 impl Workspace {

@@ -107,6 +107,7 @@ fn place_of(url: &StoreUrl) -> Option<String> {
     // Destructured in full: a new part of a URL may make another store of it.
     let StoreUrl { scheme, user: _, password: _, hosts, path, options } = url;
     let socket = *scheme == Scheme::RedisUnix;
+    let quorum = matches!(scheme, Scheme::RedlockRedis | Scheme::RedlockRediss);
     match scheme {
         Scheme::Sqlite => {
             let path = std::fs::canonicalize(path).ok()?;
@@ -115,18 +116,25 @@ fn place_of(url: &StoreUrl) -> Option<String> {
         Scheme::Redis
         | Scheme::Rediss
         | Scheme::RedisUnix
+        | Scheme::RedlockRedis
+        | Scheme::RedlockRediss
         | Scheme::Valkey
         | Scheme::Valkeys
         | Scheme::Tair
         | Scheme::Tairs => {}
         _ => return None,
     }
+    let database = || if path.is_empty() { Some(0) } else { path.parse::<u16>().ok() };
+    let named = |host: &str, port: Option<u16>| format!("{host}:{}", port.unwrap_or(REDIS_PORT));
     let (server, database) = match &hosts[..] {
-        [] if socket => (std::fs::canonicalize(path).ok()?.display().to_string(), 0),
-        [at] => {
-            let database = if path.is_empty() { 0 } else { path.parse::<u16>().ok()? };
-            (format!("{}:{}", at.host, at.port.unwrap_or(REDIS_PORT)), database)
+        // However they are ordered: each has one vote.
+        all if quorum => {
+            let mut all: Vec<_> = all.iter().map(|at| named(&at.host, at.port)).collect();
+            all.sort_unstable();
+            (all.join(","), database()?)
         }
+        [] if socket => (std::fs::canonicalize(path).ok()?.display().to_string(), 0),
+        [at] => (named(&at.host, at.port), database()?),
         _ => return None,
     };
     let prefix = options.get("prefix").map_or(REDIS_PREFIX, String::as_str);
@@ -182,6 +190,9 @@ mod tests {
             assert_ne!(place(other), plain, "{other}");
         }
         assert_eq!(place("memory:"), None);
+        let quorum = place("redlock+redis://a,b,c?node_timeout=1s");
+        assert_eq!(place("redlock+rediss://c:6379,a,b/0"), quorum);
+        assert!(quorum.is_some() && place("redlock+redis://a,b,d") != quorum);
     }
 
     #[test]

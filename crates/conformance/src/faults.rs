@@ -144,6 +144,16 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "promises::a_lease_of_a_closed_client_is_endangered_at_once_and_lost_at_its_end",
     ),
     ("open_when_busy", "leasehold", "engine", "policy::nothing_opens_a_lock_that_somebody_has"),
+    ("quorum_of_half", "leasehold-core", "lib", "quorum::tests::two_majorities_share_a_node"),
+    ("quorum_adds_up", "leasehold-core", "lib", "quorum::tests::accepts_of_different_tokens_never_add_up"),
+    ("quorum_trusts_clocks", "leasehold", "quorum", "a_node_whose_clock_jumped_has_no_say"),
+    ("quorum_keeps_partial", "leasehold", "quorum", "three_dead_nodes_are_named_within_the_deadline"),
+    (
+        "quorum_mends_nothing",
+        "leasehold",
+        "quorum",
+        "a_node_that_forgot_is_mended_by_the_holder_so_that_two_restarts_far_apart_lose_nothing",
+    ),
     ("half_of_both_stays", "leasehold", "engine", "migrate::all_or_none_within_one_deadline"),
     (
         "sqlite_forgets_high_water",

@@ -14,6 +14,7 @@ pub struct Fixture {
     pub(crate) second: Option<Arc<dyn Store>>,
     pub(crate) clock: Option<Clock>,
     pub(crate) one_clock: bool,
+    pub(crate) own_repeats: bool,
     pub(crate) guard: Box<dyn Any + Send + Sync>,
 }
 
@@ -21,7 +22,14 @@ impl Fixture {
     /// A store that nobody else uses, without any claims.
     #[must_use]
     pub fn new(store: impl Store) -> Self {
-        Self { store: Arc::new(store), second: None, clock: None, one_clock: false, guard: Box::new(()) }
+        Self {
+            store: Arc::new(store),
+            second: None,
+            clock: None,
+            one_clock: false,
+            own_repeats: false,
+            guard: Box::new(()),
+        }
     }
 
     /// Another client of the same store: another connection, as another process would have one. It may be
@@ -46,6 +54,14 @@ impl Fixture {
         self
     }
 
+    /// A claim that holds is repeated by the client that stated it first; another one that states it is granted it
+    /// anew, under a higher token. So it is with a store that is made of several.
+    #[must_use]
+    pub fn own_repeats(mut self) -> Self {
+        self.own_repeats = true;
+        self
+    }
+
     /// Whatever must live as long as the case, such as a directory that is removed when it is dropped.
     #[must_use]
     pub fn guard(mut self, guard: impl Any + Send + Sync) -> Self {
@@ -56,13 +72,14 @@ impl Fixture {
 
 impl fmt::Debug for Fixture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { store, second, clock, one_clock, guard: _ } = self;
+        let Self { store, second, clock, one_clock, own_repeats, guard: _ } = self;
         let second = second.is_some();
         f.debug_struct("Fixture")
             .field("store", store)
             .field("second", &second)
             .field("clock", clock)
             .field("one_clock", one_clock)
+            .field("own_repeats", own_repeats)
             .finish()
     }
 }

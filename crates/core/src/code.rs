@@ -54,6 +54,8 @@ codes! {
     URL = 102;
     /// The store refused us.
     DENIED = 103;
+    /// Too few nodes of a quorum answered.
+    QUORUM = 110;
     /// The store cannot do what was asked.
     UNSUPPORTED = 111;
     /// Something else lives under our key or in our file.

@@ -1,14 +1,17 @@
 //! The counter behind fencing tokens, for stores that have no revision of their own.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::Token;
+use crate::{Claim, LockName, Token};
 
 /// A client's claim to have seen a token counts only if it is at most this far ahead of the store's clock: a
 /// client gone mad must not use up the scale for everybody.
 const BELIEVED_AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
 /// A quorum node refuses proposals further ahead of its clock than this.
 const PROPOSED_AHEAD: Duration = Duration::from_secs(60 * 60);
+/// A counter of one name is kept until the clock is so far beyond its value: whoever proposes by a clock proposes higher.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The hybrid counter of fencing tokens: `max(last + 1, microseconds since 1970, highest token seen + 1)`.
 ///
@@ -64,6 +67,34 @@ impl Counter {
     #[must_use]
     pub fn token(&self) -> Option<Token> {
         Token::new(self.last)
+    }
+}
+
+/// The counters of a store: one for all that it grants by itself, and one for each name that is proposed for, so that
+/// those who propose for different names never refuse each other.
+#[derive(Debug, Clone, Default)]
+pub struct Counters {
+    own: Counter,
+    names: HashMap<LockName, Counter>,
+}
+
+impl Counters {
+    /// The one that this claim's token comes from, or is held against.
+    pub fn of(&mut self, claim: &Claim) -> &mut Counter {
+        match claim.proposed {
+            Some(_) => self.names.entry(claim.name.clone()).or_default(),
+            None => &mut self.own,
+        }
+    }
+
+    /// The one for all that the store grants by itself.
+    pub fn own(&mut self) -> &mut Counter {
+        &mut self.own
+    }
+
+    /// Drops counters of names that the clock has left far behind.
+    pub fn sweep(&mut self, wall_micros: u64) {
+        self.names.retain(|_, counter| counter.last.saturating_add(micros(KEPT)) > wall_micros);
     }
 }
 

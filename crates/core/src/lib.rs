@@ -34,19 +34,21 @@ mod line;
 mod lost;
 mod memory;
 mod name;
+pub mod quorum;
 mod rule;
 mod share;
 mod standing;
 mod store;
 mod token;
 mod url;
+mod validity;
 
 pub use busy::{Busy, Holder};
 pub use capability::{Capabilities, Expiry, Fencing, Minting, Queueing, Reach, Shares, Wake};
 pub use claim::{Aftermath, Claim, ClaimId, Note, NoteError, Owner, Turn};
 pub use clock::{BootTime, Clock, ServerTime};
 pub use code::Code;
-pub use counter::Counter;
+pub use counter::{Counter, Counters};
 pub use doctor::{Check, Doctor, Health};
 pub use doubt::Doubt;
 pub use error::{ConfigError, Effect, Error, Op, Result, StoreError, StoreErrorKind, Unsupported};
@@ -66,3 +68,4 @@ pub use standing::{
 pub use store::Store;
 pub use token::{Cursor, Token};
 pub use url::{Endpoint, Scheme, Secret, StoreUrl, UrlError};
+pub use validity::{margin, valid_until};

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use crate::{
-    BootTime, Capabilities, Claim, ClaimId, Clock, Counter, Cursor, Expiry, Fencing, Joint, Leave, Ledger,
+    BootTime, Capabilities, Claim, ClaimId, Clock, Counters, Cursor, Expiry, Fencing, Joint, Leave, Ledger,
     Line, LockName, Mark, MarkKind, MarkOutcome, Member, Minting, Moment, Queueing, Reach, Record, RecordId,
     Release, Renew, Renewal, Result, Ruling, ServerTime, Shares, Snapshot, Standing, State, Store, Together,
     Tombstones, Wake, Watch,
@@ -37,7 +37,7 @@ struct Shared {
 #[derive(Default)]
 struct Inner {
     lines: BTreeMap<LockName, Slot>,
-    counter: Counter,
+    counters: Counters,
     steps: u64,
     /// The highest version that a forgotten line had. A line that comes back goes on from here, so that no old
     /// cursor takes it for unchanged.
@@ -83,7 +83,7 @@ impl MemoryStore {
         let from = self.0.clock.now().before(since);
         let mut inner = self.lock();
         let inner = &mut *inner;
-        inner.counter = Counter::default();
+        inner.counters = Counters::default();
         inner.marks.retain(|_, (_, made, _)| !everything && *made < from);
         inner.records.retain(|_, (_, made)| !everything && *made < from);
         inner.lines.retain(|_, slot| {
@@ -114,15 +114,15 @@ impl MemoryStore {
     }
 
     /// One step on the line of a name: swept before, its waiters woken after if anything changed.
-    fn step<T>(&self, name: &LockName, step: impl FnOnce(Moment, &mut Line, &mut Counter) -> T) -> T {
+    fn step<T>(&self, name: &LockName, step: impl FnOnce(Moment, &mut Line, &mut Counters) -> T) -> T {
         let at = self.moment();
         let mut inner = self.lock();
         let inner = &mut *inner;
-        inner.count_step(at.boot);
+        inner.count_step(at);
         let slot = inner.lines.entry(name.clone()).or_insert_with(|| Slot::new(inner.forgotten));
         let before = slot.line.version;
         slot.line.sweep(at.boot, |_| false);
-        let answer = step(at, &mut slot.line, &mut inner.counter);
+        let answer = step(at, &mut slot.line, &mut inner.counters);
         let moved = slot.line.version != before;
         inner.settle(name, moved);
         answer
@@ -131,10 +131,11 @@ impl MemoryStore {
 
 impl Inner {
     /// Sweeps all lines once in a while.
-    fn count_step(&mut self, now: BootTime) {
+    fn count_step(&mut self, at: Moment) {
         self.steps += 1;
         if self.steps.is_multiple_of(SWEEP_EVERY) {
-            self.sweep(now);
+            self.counters.sweep(at.wall.as_micros());
+            self.sweep(at.boot);
         }
     }
 
@@ -188,8 +189,8 @@ impl Store for MemoryStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        self.step(&claim.name, |at, line, counter| {
-            let state = line.claim(at, claim, counter, None);
+        self.step(&claim.name, |at, line, counters| {
+            let state = line.claim(at, claim, counters.of(claim), None);
             let state: State = state.map_err(|overruled| overruled.into_error("memory:", claim))?;
             let cursor = line.watch(claim.id, &state).cursor();
             Ok(Standing { state, cursor, server_time: Some(at.wall) })
@@ -203,7 +204,7 @@ impl Store for MemoryStore {
         let at = self.moment();
         let mut inner = self.lock();
         let inner = &mut *inner;
-        inner.count_step(at.boot);
+        inner.count_step(at);
         let mut pairs: Vec<(Line, &Claim)> = Vec::with_capacity(claims.len());
         for claim in claims {
             let slot = inner.lines.entry(claim.name.clone()).or_insert_with(|| Slot::new(inner.forgotten));
@@ -213,7 +214,7 @@ impl Store for MemoryStore {
             line.sweep(at.boot, |_| false);
             pairs.push((line, claim));
         }
-        let joint = Line::claim_all(at, &mut pairs, &mut inner.counter, None);
+        let joint = Line::claim_all(at, &mut pairs, inner.counters.own(), None);
         let watch = |index: usize, state: State| {
             let (line, claim) = &pairs[index];
             Standing { cursor: line.watch(claim.id, &state).cursor(), state, server_time: Some(at.wall) }

@@ -66,9 +66,13 @@ schemes! {
     /// A Redis Cluster over TLS.
     RedissCluster "rediss+cluster" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
     /// A quorum of several Redis.
-    RedlockRedis "redlock+redis" Hosts ["prefix", "timeout", "node_timeout", "ca", "password_file"];
+    RedlockRedis "redlock+redis" Hosts [
+        "prefix", "node_timeout", "longest_ttl", "restart_delay", "ca", "password_file"
+    ];
     /// A quorum of several Redis over TLS.
-    RedlockRediss "redlock+rediss" Hosts ["prefix", "timeout", "node_timeout", "ca", "password_file"];
+    RedlockRediss "redlock+rediss" Hosts [
+        "prefix", "node_timeout", "longest_ttl", "restart_delay", "ca", "password_file"
+    ];
     /// Valkey.
     Valkey "valkey" Hosts ["prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"];
     /// Valkey over TLS.

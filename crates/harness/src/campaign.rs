@@ -9,6 +9,7 @@
 mod fault;
 mod fence;
 mod fighter;
+mod nodes;
 mod pen;
 mod stage;
 mod verdict;
@@ -20,10 +21,11 @@ use leasehold_conformance::{Check, Failure};
 use leasehold_core::Clock;
 use tokio::sync::watch;
 
-pub use fault::{FAULTS, Fault};
+pub use fault::{FAULTS, Fault, QUORUM};
 use fence::Fence;
 use fighter::{Fighter, fight};
-use stage::{Stage, Ways};
+use nodes::Field;
+use stage::{Stage, Staged};
 pub use verdict::Fought;
 
 use crate::servers::NoServer;
@@ -32,6 +34,8 @@ use crate::servers::NoServer;
 pub const TTL: Duration = Duration::from_secs(1);
 /// How many clients fight.
 pub const FIGHTERS: usize = 8;
+/// .. and for the locks of a quorum.
+pub const OF_QUORUM: usize = 16;
 /// What they fight for.
 const NAMES: [&str; 4] = ["orders", "stock", "ledger:{7}", "report"];
 /// So many of the clients hold long whatever they get, so that each fault finds somebody who must be told.
@@ -60,10 +64,29 @@ pub enum Unfought {
 ///
 /// Every promise that was broken; that too little happened to say so; that there is no server.
 pub fn campaign(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
+    fight_under(fault, lasting, seed, FIGHTERS, || Stage::open(fault, seed))
+}
+
+/// Fights for the locks of a quorum for so long, whose nodes and the ways to them are struck, and judges it.
+///
+/// # Errors
+///
+/// As [`campaign`].
+pub fn quorum(lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
+    fight_under(&QUORUM, lasting, seed, OF_QUORUM, || Field::open(OF_QUORUM, seed))
+}
+
+fn fight_under<S: Staged>(
+    fault: &'static Fault,
+    lasting: Duration,
+    seed: u64,
+    clients: usize,
+    open: impl Fn() -> Result<S, NoServer>,
+) -> Result<Fought, Unfought> {
     let mut tries = 0;
     loop {
         tries += 1;
-        let fought = once(fault, lasting, seed)?;
+        let fought = once(fault, lasting, seed, clients, open())?;
         let from = format!("{} from seed {seed}", fault.name);
         let again = match (fought.judge(), fought.is_worth_it()) {
             (Ok(()), Ok(())) => return Ok(fought),
@@ -80,9 +103,15 @@ pub fn campaign(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<F
 }
 
 /// Fights once.
-fn once(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
+fn once(
+    fault: &'static Fault,
+    lasting: Duration,
+    seed: u64,
+    clients: usize,
+    stage: Result<impl Staged, NoServer>,
+) -> Result<Fought, Unfought> {
     let broken = |failure: Failure| Unfought::Broken(failure);
-    let mut stage = match Stage::open(fault, seed) {
+    let mut stage = match stage {
         Ok(stage) => stage,
         Err(NoServer::Missing(tool)) => return Err(Unfought::Missing(tool)),
         Err(error) => return Err(broken(error.into())),
@@ -90,11 +119,10 @@ fn once(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<Fought, U
     let clock = Clock::system();
     let (stop, stopped) = watch::channel(false);
     let fence = Arc::new(Fence::new(NAMES.len()));
-    let ways = stage.ways();
-    let fighters: Vec<Arc<Fighter>> = (0..FIGHTERS)
+    let fighters: Vec<Arc<Fighter>> = (0..clients)
         .map(|number| {
             let dice = seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64);
-            Arc::new(Fighter::new(number, ways.url(number), fence.clone(), stopped.clone(), dice))
+            Arc::new(Fighter::new(number, stage.url(number), fence.clone(), stopped.clone(), dice))
         })
         .collect();
     let running: Vec<_> = fighters.iter().map(|fighter| start(fighter.clone())).collect();

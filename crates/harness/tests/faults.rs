@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold_harness::campaign::{FAULTS, Fault, Unfought, campaign};
+use leasehold_harness::campaign::{FAULTS, Fault, Unfought, campaign, quorum};
 
 const LASTING: Duration = Duration::from_secs(3);
 
@@ -59,3 +59,13 @@ faults!(
     clock_back,
     clock_trembles,
 );
+
+/// A part of `cargo xtask prove quorum`.
+#[test]
+fn nodes_of_a_quorum() {
+    match quorum(LASTING * 2, 1) {
+        Ok(fought) => println!("{fought}"),
+        Err(Unfought::Missing(tool)) => eprintln!("skipped: there is no {tool} here"),
+        Err(Unfought::Broken(failure)) => panic!("{failure}"),
+    }
+}

@@ -16,8 +16,8 @@ const TRIES: u32 = 5;
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// Where to contend; `None` where a server or a program is missing, which is said.
-fn arena() -> Option<Arena> {
-    match Arena::open() {
+fn arena(quorum: bool) -> Option<Arena> {
+    match if quorum { Arena::open_quorum() } else { Arena::open() } {
         Ok(arena) => Some(arena),
         Err(NoServer::Missing(tool)) => {
             eprintln!("skipped: there is no {tool} here");
@@ -41,9 +41,18 @@ fn there<T>(result: Result<T, NoClient>) -> Option<T> {
 
 /// It contends with ours, and then holds the key alone.
 async fn shares(name: &str) {
+    shares_on(name, false).await;
+}
+
+/// The same on five servers that are a quorum.
+async fn shares_quorum(name: &str) {
+    shares_on(name, true).await;
+}
+
+async fn shares_on(name: &str, quorum: bool) {
     let _alone = ALONE.lock().await;
     let foreign: &Foreign = FOREIGN.iter().find(|one| one.name == name).unwrap();
-    let Some(arena) = arena() else { return };
+    let Some(arena) = arena(quorum) else { return };
     println!("redis-server {}\n{}", arena.version().unwrap(), Contended::head());
     let contest = Contest::lasting(LASTING);
     for attempt in 1..=TRIES {
@@ -90,6 +99,21 @@ async fn rslock_and_we_exclude_each_other() {
 }
 
 #[tokio::test]
+async fn redlock_4_on_five_servers_and_we_exclude_each_other() {
+    shares_quorum("redlock-4").await;
+}
+
+#[tokio::test]
+async fn redlock_5_on_five_servers_and_we_exclude_each_other() {
+    shares_quorum("redlock-5").await;
+}
+
+#[tokio::test]
+async fn rslock_on_five_servers_and_we_exclude_each_other() {
+    shares_quorum("rslock").await;
+}
+
+#[tokio::test]
 async fn the_five_lines_of_the_tutorials_and_we_exclude_each_other() {
     shares("five-lines").await;
 }
@@ -97,7 +121,7 @@ async fn the_five_lines_of_the_tutorials_and_we_exclude_each_other() {
 /// Without `leasehold run`, which would complain of its loss before the judge has read the journal.
 async fn is_noticed(broken: &Foreign) {
     let _alone = ALONE.lock().await;
-    let Some(arena) = arena() else { return };
+    let Some(arena) = arena(false) else { return };
     let contest = Contest { lasting: LASTING / 2, hold: Duration::from_millis(40), with_run: false };
     for attempt in 1..=TRIES {
         let Some(contended) = there(arena.contend(broken, contest).await) else { return };

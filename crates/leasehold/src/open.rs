@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use leasehold_core::{Clock, Code, ConfigError, MemoryStore, Result, Scheme, Store, StoreUrl};
 
+#[cfg(feature = "redis")]
+use crate::Quorum;
+
 /// A store, and the file that was made for it.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
@@ -37,6 +40,14 @@ pub(crate) fn open(url: &StoreUrl, clock: Clock, detached: bool) -> Result<Opene
             let store = leasehold_redis::RedisStore::open_with(url, clock)?;
             Ok(Opened { store: Arc::new(store), created: None })
         }
+        #[cfg(feature = "redis")]
+        Scheme::RedlockRedis | Scheme::RedlockRediss => {
+            let nodes = leasehold_redis::RedisNodes::open_with(url, &clock)?;
+            let stores = nodes.stores.into_iter().map(|store| Arc::new(store) as Arc<dyn Store>).collect();
+            let quorum = Quorum::builder(stores).clock(clock).label(nodes.label);
+            let quorum = quorum.node_timeout(nodes.node_timeout).longest_ttl(nodes.longest_ttl).build()?;
+            Ok(Opened { store: Arc::new(quorum), created: None })
+        }
         other => Err(ConfigError::new(format!("this build has no store for {}: URLs", other.as_str()))
             .code(Code::URL)
             .help(format!("it has: {}", built_in().join(" ")))
@@ -47,6 +58,7 @@ pub(crate) fn open(url: &StoreUrl, clock: Clock, detached: bool) -> Result<Opene
 /// The schemes that this build can open.
 pub(crate) fn built_in() -> Vec<&'static str> {
     let sqlite = cfg!(feature = "sqlite").then_some("sqlite:");
-    let redis: &[&str] = if cfg!(feature = "redis") { &["redis:", "valkey:", "tair:"] } else { &[] };
+    let redis: &[&str] =
+        if cfg!(feature = "redis") { &["redis:", "valkey:", "tair:", "redlock+redis:"] } else { &[] };
     sqlite.into_iter().chain(redis.iter().copied()).chain(["memory:"]).collect()
 }

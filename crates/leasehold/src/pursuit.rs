@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Busy, Claim, ClaimId, Cursor, Error, Grant, Leave, Lost, LostReason, Op, PLACE_LIFE, Result, Standing,
-    State, Tenure, Turn, fault,
+    Busy, Claim, ClaimId, Cursor, Error, Grant, Leave, Lost, LostReason, Op, PLACE_LIFE, Queueing, Result,
+    Standing, State, Tenure, Turn, fault,
 };
 
 use crate::engine::Engine;
@@ -115,6 +115,15 @@ impl Chase<'_> {
             let ask = self.engine.store.claim(&self.claim);
             let deadline = self.engine.settings.timeout;
             match self.engine.call(Op::Claim, Some(&self.claim.name), deadline, ask).await {
+                // Where there is no line no place is lost with the id: it is asked for under another one, and whoever waits
+                // is no closer to the end of his patience, nor farther from it.
+                Ok(Standing { state: State::Spent, .. }) if self.stands_in_no_line() => {
+                    self.stated = false;
+                    match ClaimId::random() {
+                        Ok(id) => self.claim.id = id,
+                        Err(error) => return Ended::Failed(error),
+                    }
+                }
                 Ok(Standing { state, cursor, server_time }) => {
                     self.engine.tick(server_time);
                     if state != State::Spent {
@@ -138,6 +147,10 @@ impl Chase<'_> {
                 }
             }
         }
+    }
+
+    fn stands_in_no_line(&self) -> bool {
+        self.claim.succeeds.is_none() && self.engine.store.capabilities().queueing == Queueing::Never
     }
 
     /// What follows from where the claim stands; `None` once it is time to state it again.

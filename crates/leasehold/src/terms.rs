@@ -1,11 +1,9 @@
-//! On what terms a lock is asked for, and the arithmetic of validity: defaults and checks in one place.
+//! On what terms a lock is asked for, defaults and checks in one place.
 
 use std::time::Duration;
 
-use leasehold_core::{Aftermath, BootTime, ClaimId, LockName, Note, Share, Turn};
-
-/// Given up besides one percent of the ttl: the grain of clocks and timers.
-const GRAIN: Duration = Duration::from_millis(2);
+use leasehold_core::{Aftermath, ClaimId, LockName, Note, Share, Turn};
+pub(crate) use leasehold_core::{margin, valid_until};
 
 /// What somebody wants of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,20 +33,6 @@ impl Terms {
         let same = (name, share, turn, succeeds) == (&other.name, &other.share, &other.turn, &other.succeeds);
         same && (ttl, anchored, aftermath) == (&other.ttl, &other.anchored, &other.aftermath)
     }
-}
-
-/// What is given up of a ttl for clocks that run at different rates: one percent and 2 ms, as Redlock's authors
-/// do. One percent is a hundred times what quartz is off; a host that stops its guest is not covered by any
-/// margin, which is what tokens are for.
-pub(crate) fn margin(ttl: Duration) -> Duration {
-    ttl / 100 + GRAIN
-}
-
-/// Until when a lease of this ttl holds that was asked for at `sent`.
-///
-/// `sent` is taken before the first byte of that very request: the store may have started counting right then.
-pub(crate) fn valid_until(sent: BootTime, ttl: Duration) -> BootTime {
-    sent.after(ttl.saturating_sub(margin(ttl)))
 }
 
 /// How long before the end a holder whose renewals fail is warned, unless asked otherwise.
@@ -84,14 +68,6 @@ pub(crate) fn jitter(duration: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn validity_ends_before_the_store_lets_others_in() {
-        let sent = BootTime::from_nanos(0);
-        let end = valid_until(sent, Duration::from_secs(100));
-        assert_eq!(end.since(sent), Duration::from_millis(98_998));
-        assert_eq!(valid_until(sent, Duration::from_millis(1)), sent, "nothing is left of a tiny ttl");
-    }
 
     #[test]
     fn several_retries_fit_into_what_is_left_after_the_first_renewal() {

@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use leasehold_core::{Code, ConfigError, Result, Scheme, Secret, StoreUrl};
 
+use crate::nodes::Peers;
 use crate::trust;
 
 /// How long one answer may take unless the URL says otherwise.
 const TIMEOUT: Duration = Duration::from_millis(1500);
 /// The bounds of that.
-const SHORTEST: Duration = Duration::from_millis(10);
+pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(60);
 /// No lease is granted for longer.
-const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Where redis-py, redlock and most hand-written locks look as well.
 const PREFIX: &str = "lock:";
-const PORT: u16 = 6379;
+pub(crate) const PORT: u16 = 6379;
 /// A password is at most so long; more is the wrong file.
 const MOST_PASSWORD_BYTES: usize = 4096;
 
@@ -36,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) min_replicas: u32,
     /// For how long after its start a server grants nothing, since it may have forgotten what is held.
     pub(crate) restart_delay: Duration,
+    /// The other nodes, where it is one of a quorum.
+    pub(crate) peers: Peers,
     /// The store as errors name it.
     pub(crate) label: String,
 }
@@ -144,8 +147,19 @@ impl Settings {
             text.parse().map_err(|_| wrong(format!("min_replicas={text:?} is not a number"), help))
         })?;
         let label = label(*scheme, &place, database);
-        let user = user.clone();
-        Ok(Self { place, user, password, database, prefix, timeout, min_replicas, restart_delay, label })
+        let (user, peers) = (user.clone(), Peers::default());
+        Ok(Self {
+            place,
+            user,
+            password,
+            database,
+            prefix,
+            timeout,
+            min_replicas,
+            restart_delay,
+            peers,
+            label,
+        })
     }
 }
 
@@ -161,7 +175,7 @@ fn label(scheme: Scheme, place: &Place, database: i64) -> String {
     }
 }
 
-fn wrong(message: String, help: &str) -> leasehold_core::Error {
+pub(crate) fn wrong(message: String, help: &str) -> leasehold_core::Error {
     ConfigError::new(message).code(Code::URL).help(help).into()
 }
 
@@ -194,7 +208,12 @@ fn password_in(path: &str) -> Result<Secret> {
 }
 
 /// A span of time within these bounds.
-fn span(option: &str, text: &str, within: RangeInclusive<Duration>, help: &str) -> Result<Duration> {
+pub(crate) fn span(
+    option: &str,
+    text: &str,
+    within: RangeInclusive<Duration>,
+    help: &str,
+) -> Result<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let millis = match unit {
         "ms" => Some(1),

@@ -53,6 +53,11 @@ impl Keys {
         format!("{}:x:{}", self.base, hex(id))
     }
 
+    /// The counter that proposed tokens are held against.
+    pub(crate) fn proposals(&self) -> String {
+        format!("{}:t", self.base)
+    }
+
     /// Where marks of this kind are.
     pub(crate) fn marks(&self, kind: &str) -> String {
         format!("{}:m:{kind}", self.base)

@@ -31,7 +31,8 @@
 //!   `restart_delay=` of the longest ttl in use, in the URL of everybody, nothing is granted before they have.
 //! - Leases are judged by the server's wall clock. A step forward ends them early; a step back is cut for leases of
 //!   ours when somebody asks for them.
-//! - One server only: replicas are refused, Sentinel and Cluster have URLs of their own.
+//! - One server only: replicas are refused, Sentinel and Cluster have URLs of their own. [`RedisNodes`] are several that
+//!   know nothing of each other, for a quorum.
 //! - Foreign holders tell nobody when they are done: who waits for one looks again, at most 1 s later. A server that
 //!   sends keyspace events (`notify-keyspace-events Kgx`) tells it at once.
 //! - A name with thousands of holders at once is slow: each claim reads them all. Listing walks over all keys.
@@ -48,6 +49,7 @@ mod ledger;
 mod line;
 mod link;
 mod list;
+mod nodes;
 mod pack;
 mod renewals;
 mod rights;
@@ -59,4 +61,5 @@ mod trust;
 mod waits;
 mod wake;
 
+pub use nodes::RedisNodes;
 pub use store::RedisStore;

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 
 use crate::config::{Place, Settings};
 use crate::fail::{Fail, Result};
+use crate::nodes::Peers;
 use crate::script::{Answer, Script, text};
 
 /// After so many requests without an answer a connection counts as dead: no client library notices one on which
@@ -34,6 +35,8 @@ pub(crate) struct Link {
     /// What to look at when nobody answers.
     advice: &'static str,
     restart_delay: Duration,
+    label: String,
+    peers: Peers,
     clock: Clock,
     doubts: Arc<Doubts>,
     state: Mutex<State>,
@@ -85,7 +88,31 @@ impl Drop for Live {
     }
 }
 
+/// A request under way. Who has a deadline of his own drops it before ours: that it was not answered counts all the
+/// same, or a connection that has gone silent would be kept for ever.
+struct Asking<'a> {
+    live: &'a Live,
+    clock: &'a Clock,
+    since: BootTime,
+    /// Shorter waits say nothing. `None` once it is over.
+    least: Option<Duration>,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if self.least.is_some_and(|least| self.clock.now().since(self.since) >= least) {
+            self.live.miss();
+        }
+    }
+}
+
 impl Live {
+    fn miss(&self) {
+        if self.misses.fetch_add(1, Ordering::SeqCst) + 1 >= MOST_MISSES {
+            self.give_up();
+        }
+    }
+
     /// Whoever asks next gets a new one.
     pub(crate) fn give_up(&self) {
         self.dead.store(true, Ordering::SeqCst);
@@ -100,6 +127,8 @@ impl Link {
             limit: settings.timeout,
             advice: settings.place.advice(),
             restart_delay: settings.restart_delay,
+            label: settings.label.clone(),
+            peers: settings.peers.clone(),
             clock,
             doubts: Arc::default(),
             state: Mutex::default(),
@@ -134,11 +163,14 @@ impl Link {
 
     pub(crate) async fn call_on(&self, live: &Live, command: &Cmd) -> Result<Value> {
         let mut connection = live.connection.clone();
-        match timeout(self.limit, connection.send_packed_command(command)).await {
+        let mut asking =
+            Asking { live, clock: &self.clock, since: self.clock.now(), least: Some(self.limit / 16) };
+        let answer = timeout(self.limit, connection.send_packed_command(command)).await;
+        asking.least = None;
+        drop(asking);
+        match answer {
             Err(_) => {
-                if live.misses.fetch_add(1, Ordering::SeqCst) + 1 >= MOST_MISSES {
-                    live.give_up();
-                }
+                live.miss();
                 let message = format!("the server did not answer within {:?}", self.limit);
                 let help = "see what holds it up, such as a slow script or a fork: `redis-cli --latency`";
                 Err(Fail::new(StoreErrorKind::Unavailable, message).help(help).unknown())
@@ -214,6 +246,9 @@ impl Link {
         };
         self.refuse_replicas(&live).await.map_err(first)?;
         let Told { run_id, uptime } = self.ask_itself(&live).await.map_err(first)?;
+        if let Some(run_id) = &run_id {
+            self.peers.meet(&self.label, run_id).map_err(Fail::not_sent)?;
+        }
         if !self.restart_delay.is_zero() {
             let Some(uptime) = uptime else {
                 return Err(Fail::new(
@@ -244,7 +279,10 @@ impl Link {
             self.restart_delay,
         );
         Err(Fail::new(StoreErrorKind::Unavailable, message)
-            .help("wait; what was granted before has run out by then"))
+            .help(
+                "wait: what was granted before has run out by then; restart_delay=0s is for a server that keeps each \
+                 write at once (appendfsync always)",
+            ))
     }
 
     /// Opens a connection, and has its end noticed at once: whoever holds something must not learn of it by the next

@@ -57,7 +57,10 @@ impl RedisStore {
     ///
     /// As [`open`](Self::open).
     pub fn open_with(url: &StoreUrl, clock: Clock) -> Result<Self> {
-        let settings = Settings::parse(url)?;
+        Self::with(Settings::parse(url)?, clock)
+    }
+
+    pub(crate) fn with(settings: Settings, clock: Clock) -> Result<Self> {
         let opened = Link::new(&settings, clock.clone()).and_then(|link| Ok((link, Arc::new(Wakes::new()?))));
         let (link, wakes) = opened.map_err(|fail| fail.into_error(Op::Open, None, &settings.label))?;
         Ok(Self(Arc::new(Shared { settings, link, wakes, clock })))
@@ -98,7 +101,9 @@ impl RedisStore {
         args.push(keys.base.clone().into_bytes());
         let old = keys.tombstone(claim.succeeds.unwrap_or(claim.id));
         let mut all = keys.line().to_vec();
-        all.extend([keys.tombstone(claim.id), TOKENS.to_owned(), old]);
+        // Those who propose for different names must not refuse each other.
+        let tokens = claim.proposed.map_or_else(|| TOKENS.to_owned(), |_| keys.proposals());
+        all.extend([keys.tombstone(claim.id), tokens, old]);
         let fails = self.failed(Op::Claim, Some(&claim.name));
         let value = self.0.link.run_on(live, &CLAIM, &all, &args).await.map_err(&fails)?;
         self.stated(claim, keys, value)

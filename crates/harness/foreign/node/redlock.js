@@ -3,6 +3,8 @@
 //     redlock.js contend URL KEY SECONDS JOURNAL HOLD_MS
 //     redlock.js hold URL KEY
 //
+// Several URLs, with commas between them, are the nodes of one quorum.
+//
 // See contender.py for what is said when.
 
 "use strict";
@@ -26,15 +28,15 @@ const folder = path.join(process.env.NODE_PATH, major === "4" ? "redlock4" : "re
 const about = JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8"));
 const version = about.version.replace(/^v/, "");
 
-function open(redis) {
+function open(nodes) {
   if (major === "4") {
     const Redlock = require("redlock4");
-    const redlock = new Redlock([redis], TRIES);
+    const redlock = new Redlock(nodes, TRIES);
     const busy = (error) => error.name === "LockError";
     return { busy, lock: () => redlock.lock(key, TTL_MS), release: (lock) => lock.unlock() };
   }
   const { default: Redlock, ExecutionError } = require("redlock");
-  const redlock = new Redlock([redis], TRIES);
+  const redlock = new Redlock(nodes, TRIES);
   const busy = (error) => error instanceof ExecutionError;
   return { busy, lock: () => redlock.acquire([key], TTL_MS), release: (lock) => lock.release() };
 }
@@ -51,9 +53,9 @@ async function ready() {
 }
 
 async function main() {
-  const redis = new Redis(url);
-  await redis.ping();
-  const client = open(redis);
+  const nodes = url.split(",").map((one) => new Redis(one));
+  await Promise.all(nodes.map((node) => node.ping()));
+  const client = open(nodes);
   let visits = 0;
   if (verb === "hold") {
     const lock = await client.lock();
@@ -83,7 +85,7 @@ async function main() {
     }
   }
   say({ acquired: visits });
-  await redis.quit();
+  await Promise.all(nodes.map((node) => node.quit()));
 }
 
 main().catch((error) => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use leasehold_conformance::{Check, Failure};
-use leasehold_harness::campaign::{FAULTS, FIGHTERS, Fault, RECOVERY, TTL, Unfought, campaign};
+use leasehold_harness::campaign::{FAULTS, FIGHTERS, Fault, RECOVERY, TTL, Unfought, campaign, quorum};
 
 /// Faults of a Redis server and of the ways to it, each with the checker.
 #[derive(Debug, Parser)]
@@ -12,6 +12,9 @@ struct Arguments {
     /// Only this fault; each in its turn by default.
     #[arg(long)]
     fault: Option<String>,
+    /// What befalls five servers that are a quorum, instead.
+    #[arg(long, conflicts_with = "fault")]
+    quorum: bool,
     /// For how long each strikes.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
@@ -21,7 +24,12 @@ struct Arguments {
 }
 
 fn main() -> Check {
-    let Arguments { fault, seconds, seed } = Arguments::parse();
+    let Arguments { fault, quorum: of_quorum, seconds, seed } = Arguments::parse();
+    if of_quorum {
+        let fought = quorum(Duration::from_secs(seconds), seed);
+        println!("{}", fought.map_err(|error| Failure::new(error.to_string()))?);
+        return Ok(());
+    }
     let chosen: Vec<&'static Fault> = match &fault {
         None => FAULTS.iter().collect(),
         Some(name) => {

@@ -1,4 +1,4 @@
-//! Lets clients of other people contend with ours for one key of one Redis, one after another, and checks what happened.
+//! Lets clients of other people contend with ours for one key of one Redis or of five, one after another, and checks what happened.
 
 use std::time::Duration;
 
@@ -16,17 +16,24 @@ struct Arguments {
     /// Only this one.
     #[arg(long)]
     client: Option<String>,
+    /// On five servers that are a quorum, those who can.
+    #[arg(long)]
+    quorum: bool,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Trouble> {
-    let Arguments { seconds, client } = Arguments::parse();
-    let arena = Arena::open()?;
+    let Arguments { seconds, client, quorum } = Arguments::parse();
+    let arena = if quorum { Arena::open_quorum()? } else { Arena::open()? };
     println!("redis-server {}, ours {}", arena.version()?, env!("CARGO_PKG_VERSION"));
     println!("{}", Contended::head());
     let contest = Contest::lasting(Duration::from_secs(seconds));
     let mut troubles = Vec::new();
-    for foreign in FOREIGN.iter().filter(|one| client.as_ref().is_none_or(|name| name == one.name)) {
+    for foreign in FOREIGN
+        .iter()
+        .filter(|one| one.quorum || !quorum)
+        .filter(|one| client.as_ref().is_none_or(|name| name == one.name))
+    {
         // What cannot be had is told, and the others run all the same.
         match arena.contend(foreign, contest).await {
             Ok(contended) => {

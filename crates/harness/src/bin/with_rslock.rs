@@ -65,8 +65,9 @@ async fn main() -> Result<(), Trouble> {
     Ok(())
 }
 
+/// Of one server, or of several with commas between them.
 fn manager(url: &str) -> LockManager {
-    let mut manager = LockManager::new(vec![url]);
+    let mut manager = LockManager::new(url.split(',').collect());
     let (count, delay) = TRIES;
     manager.set_retry(count, delay);
     manager

@@ -44,6 +44,7 @@ pub(super) enum Blow {
     StepForward,
     StepBack,
     Tremble,
+    Nodes,
 }
 
 const fn fault(name: &'static str, about: &'static str, lasting: (u64, u64), blow: Blow) -> Fault {
@@ -54,6 +55,14 @@ const fn fault(name: &'static str, about: &'static str, lasting: (u64, u64), blo
 const fn forgets(name: &'static str, about: &'static str, lasting: (u64, u64), blow: Blow) -> Fault {
     Fault { exclusion: false, forgets: true, ..fault(name, about, lasting, blow) }
 }
+
+/// What befalls the nodes of a quorum, and the ways to them.
+pub const QUORUM: Fault = fault(
+    "quorum",
+    "Of five servers one to three are killed, stopped or cut off at a time, and replies are eaten on the way",
+    (10, 150),
+    Blow::Nodes,
+);
 
 /// All of them.
 pub const FAULTS: &[Fault] = &[

@@ -36,9 +36,15 @@ pub(super) struct Struck {
     pub(super) starved: Duration,
 }
 
-/// The way of each client to the server.
-pub(super) trait Ways {
+/// Where a campaign is fought.
+pub(super) trait Staged {
+    /// The way of a client to the store.
     fn url(&self, number: usize) -> String;
+    /// Strikes again and again for so long, and returns when all is well again.
+    fn strike(&mut self, clock: &Clock, lasting: Duration, fighters: &[Arc<Fighter>]) -> Check<Struck>;
+    /// Keys of the names that are left when everybody has gone, long after the last lease has run out: places that
+    /// nobody waits in, holders that nobody is.
+    fn left(&self) -> Check<Vec<String>>;
 }
 
 /// All there is.
@@ -50,20 +56,6 @@ pub(super) struct Stage {
     dice: fastrand::Rng,
     /// How far the server's clock is from the machine's, in nanoseconds.
     ahead: i64,
-}
-
-#[derive(Debug)]
-struct Proxied {
-    proxies: Arc<Vec<Proxy>>,
-    /// What the URL says besides.
-    more: &'static str,
-}
-
-impl Ways for Proxied {
-    fn url(&self, number: usize) -> String {
-        let (address, timeout) = (self.proxies[number].address(), TIMEOUT.as_millis());
-        format!("redis://fighter:secret@{address}?timeout={timeout}ms{}", self.more)
-    }
 }
 
 impl Stage {
@@ -87,54 +79,6 @@ impl Stage {
         let proxies = Arc::new(proxies.collect::<Result<Vec<_>, _>>()?);
         let dice = fastrand::Rng::with_seed(seed);
         Ok(Self { fault, server, proxies, dice, ahead: 0 })
-    }
-
-    pub(super) fn ways(&self) -> impl Ways + use<> {
-        // As long as the longest lease of all who ask.
-        let more = if self.fault.settles > 0 { "&restart_delay=1s" } else { "" };
-        Proxied { proxies: self.proxies.clone(), more }
-    }
-
-    /// Strikes again and again for so long, and returns when all is well again.
-    pub(super) fn strike(
-        &mut self,
-        clock: &Clock,
-        lasting: Duration,
-        fighters: &[Arc<Fighter>],
-    ) -> Check<Struck> {
-        let mut struck = Struck::default();
-        let settles = TTL.mul_f64(self.fault.settles as f64 / 100.0);
-        // It begins when somebody holds something.
-        self.rest(clock, TTL / 2 + settles, &mut struck);
-        let end = clock.now().after(lasting);
-        while clock.now() < end {
-            let (least, most) = self.fault.lasting;
-            let hundredths = self.dice.u64(least..=most);
-            let lasts = TTL.mul_f64(hundredths as f64 / 100.0);
-            let from = clock.now();
-            let victims = self.victims();
-            self.begin(&victims, lasts)?;
-            self.rest(clock, lasts, &mut struck);
-            self.end(&victims)?;
-            struck.strokes.push(Stroke { from, to: clock.now() });
-            let calm = TTL.mul_f64(0.3 + 0.9 * self.dice.f64());
-            self.rest(clock, settles + calm, &mut struck);
-        }
-        struck.endangered = fighters.iter().map(|fighter| fighter.pen.endangered()).sum();
-        Ok(struck)
-    }
-
-    /// Lets time pass, and notes if it was more than that.
-    fn rest(&self, clock: &Clock, pause: Duration, struck: &mut Struck) {
-        let mut left = pause;
-        while !left.is_zero() {
-            // In parts, so that it is seen whenever this thread does not get to run.
-            let part = left.min(Duration::from_millis(20));
-            let wanted = clock.now().after(part);
-            std::thread::sleep(part);
-            struck.starved = struck.starved.max(clock.now().since(wanted));
-            left -= part;
-        }
     }
 
     /// Those whom it befalls: some, never all, so that others are there to take what they hold.
@@ -192,6 +136,8 @@ impl Stage {
             Blow::Demote => self.ok(&["REPLICAOF", "127.0.0.1", "1"])?,
             Blow::StepForward => self.step(far)?,
             Blow::StepBack => self.step(-far)?,
+            // It has a stage of its own.
+            Blow::Nodes => {}
             Blow::Tremble => self.step(if self.ahead == 0 { 4_000_000 } else { -self.ahead })?,
         }
         Ok(())
@@ -228,10 +174,40 @@ impl Stage {
         ensure!(answer.starts_with("+OK"), "{words:?}: {answer}");
         Ok(())
     }
+}
 
-    /// Keys of the names that are left when everybody has gone, long after the last lease has run out: places that
-    /// nobody waits in, holders that nobody is.
-    pub(super) fn left(&self) -> Check<Vec<String>> {
+impl Staged for Stage {
+    fn url(&self, number: usize) -> String {
+        // As long as the longest lease of all who ask.
+        let more = if self.fault.settles > 0 { "&restart_delay=1s" } else { "" };
+        let (address, timeout) = (self.proxies[number].address(), TIMEOUT.as_millis());
+        format!("redis://fighter:secret@{address}?timeout={timeout}ms{more}")
+    }
+
+    fn strike(&mut self, clock: &Clock, lasting: Duration, fighters: &[Arc<Fighter>]) -> Check<Struck> {
+        let mut struck = Struck::default();
+        let settles = TTL.mul_f64(self.fault.settles as f64 / 100.0);
+        // It begins when somebody holds something.
+        rest(clock, TTL / 2 + settles, &mut struck);
+        let end = clock.now().after(lasting);
+        while clock.now() < end {
+            let (least, most) = self.fault.lasting;
+            let hundredths = self.dice.u64(least..=most);
+            let lasts = TTL.mul_f64(hundredths as f64 / 100.0);
+            let from = clock.now();
+            let victims = self.victims();
+            self.begin(&victims, lasts)?;
+            rest(clock, lasts, &mut struck);
+            self.end(&victims)?;
+            struck.strokes.push(Stroke { from, to: clock.now() });
+            let calm = TTL.mul_f64(0.3 + 0.9 * self.dice.f64());
+            rest(clock, settles + calm, &mut struck);
+        }
+        struck.endangered = fighters.iter().map(|fighter| fighter.pen.endangered()).sum();
+        Ok(struck)
+    }
+
+    fn left(&self) -> Check<Vec<String>> {
         let clock = Clock::system();
         // Even where its clock went back: what is left of a lease of ours is cut by whoever comes, and nobody comes.
         if self.ahead < 0 {
@@ -251,5 +227,18 @@ impl Stage {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+/// Lets time pass, and notes if it was more than that.
+pub(super) fn rest(clock: &Clock, pause: Duration, struck: &mut Struck) {
+    let mut left = pause;
+    while !left.is_zero() {
+        // In parts, so that it is seen whenever this thread does not get to run.
+        let part = left.min(Duration::from_millis(20));
+        let wanted = clock.now().after(part);
+        std::thread::sleep(part);
+        struck.starved = struck.starved.max(clock.now().since(wanted));
+        left -= part;
     }
 }

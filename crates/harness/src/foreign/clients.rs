@@ -34,17 +34,23 @@ pub struct Foreign {
     pub name: &'static str,
     tongue: Tongue,
     script: &'static str,
+    /// Whether it locks on several servers, too.
+    pub quorum: bool,
     /// A variable that chooses among what the script can do.
     choice: Option<(&'static str, &'static str)>,
 }
 
 impl Foreign {
     const fn new(name: &'static str, tongue: Tongue, script: &'static str) -> Self {
-        Self { name, tongue, script, choice: None }
+        Self { name, tongue, script, quorum: false, choice: None }
     }
 
     const fn with(self, variable: &'static str, value: &'static str) -> Self {
         Self { choice: Some((variable, value)), ..self }
+    }
+
+    const fn of_quorums(self) -> Self {
+        Self { quorum: true, ..self }
     }
 }
 
@@ -53,9 +59,9 @@ pub const FOREIGN: &[Foreign] = &[
     Foreign::new("redis-py", Tongue::Python, "redis_py.py"),
     Foreign::new("redis-py-asyncio", Tongue::Python, "redis_py_asyncio.py"),
     Foreign::new("python-redis-lock", Tongue::Python, "python_redis_lock.py"),
-    Foreign::new("redlock-4", Tongue::Node, "redlock.js").with("REDLOCK", "4"),
-    Foreign::new("redlock-5", Tongue::Node, "redlock.js").with("REDLOCK", "5"),
-    Foreign::new("rslock", Tongue::Rust, "with_rslock"),
+    Foreign::new("redlock-4", Tongue::Node, "redlock.js").with("REDLOCK", "4").of_quorums(),
+    Foreign::new("redlock-5", Tongue::Node, "redlock.js").with("REDLOCK", "5").of_quorums(),
+    Foreign::new("rslock", Tongue::Rust, "with_rslock").of_quorums(),
     Foreign::new("five-lines", Tongue::Python, "five_lines.py"),
 ];
 

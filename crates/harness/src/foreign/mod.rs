@@ -11,7 +11,8 @@ use std::time::Duration;
 use leasehold::{Clock, Leasehold};
 
 use crate::puppet::Trouble;
-use crate::servers::redis::ask;
+use crate::servers::nodes::Nodes;
+use crate::servers::redis::{Redis, ask};
 use crate::servers::{NoServer, Server};
 use clients::{Foreign, NoClient, Order};
 use journal::Verdict;
@@ -25,14 +26,17 @@ const KEY: &str = "lock:demo";
 const LEAST: u64 = 100;
 const PROOF: Duration = Duration::from_secs(30);
 
-/// A real server, and our two programs.
+/// A real server, or several that are a quorum, and our two programs.
 #[derive(Debug)]
 pub struct Arena {
-    server: Server,
+    servers: Nodes,
     leasehold: PathBuf,
     inside: PathBuf,
     folder: tempfile::TempDir,
+    /// As we call it.
     url: String,
+    /// As others do.
+    theirs: String,
 }
 
 /// How a contest goes.
@@ -137,11 +141,38 @@ impl Arena {
     ///
     /// When there is none; and when one of our programs has not been built.
     pub fn open() -> Result<Self, NoServer> {
+        Self::of(1)
+    }
+
+    /// On five new servers that are one store.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_quorum() -> Result<Self, NoServer> {
+        Self::of(5)
+    }
+
+    fn of(servers: usize) -> Result<Self, NoServer> {
         let leasehold = ours::built("leasehold", "leasehold-cli")?;
         let inside = ours::built("inside", "leasehold-harness")?;
-        let server = crate::servers::redis::Redis::default().start()?;
-        let url = format!("redis://{}", server.address());
-        Ok(Self { server, leasehold, inside, folder: tempfile::tempdir()?, url })
+        let servers = Nodes::start(servers, &Redis::default())?;
+        let each = servers.servers.iter().map(|server| format!("redis://{}", server.address()));
+        let theirs = each.collect::<Vec<_>>().join(",");
+        let url = match &servers.servers[..] {
+            [_] => theirs.clone(),
+            _ => servers.url("?restart_delay=0s"),
+        };
+        Ok(Self { servers, leasehold, inside, folder: tempfile::tempdir()?, url, theirs })
+    }
+
+    /// The one whose key is looked at.
+    fn server(&self) -> &Server {
+        &self.servers.servers[0]
+    }
+
+    fn is_quorum(&self) -> bool {
+        self.servers.servers.len() > 1
     }
 
     fn command(&self) -> OurCommand<'_> {
@@ -155,7 +186,7 @@ impl Arena {
     ///
     /// When it does not answer.
     pub fn version(&self) -> Result<String, Trouble> {
-        let about = ask(&self.server, &["INFO", "server"])?;
+        let about = ask(self.server(), &["INFO", "server"])?;
         let version = about.lines().find_map(|line| line.strip_prefix("redis_version:"));
         Ok(version.ok_or("it does not say which version it is")?.to_owned())
     }
@@ -170,7 +201,7 @@ impl Arena {
         let Contest { lasting, hold, with_run } = contest;
         let folder = tempfile::tempdir().map_err(|error| broken(error.into()))?;
         let journal = folder.path().join("journal");
-        let running = foreign.start(&self.url, KEY, Order::Contend(lasting, &journal, hold)).await?;
+        let running = foreign.start(&self.theirs, KEY, Order::Contend(lasting, &journal, hold)).await?;
         let version = running.version.clone();
         let result = async {
             let client = Leasehold::connect(&self.url).await?;
@@ -201,7 +232,7 @@ impl Arena {
     ///
     /// When it is otherwise.
     pub async fn leaves_alone(&self, foreign: &Foreign) -> Result<(), NoClient> {
-        let running = foreign.start(&self.url, KEY, Order::Hold).await?;
+        let running = foreign.start(&self.theirs, KEY, Order::Hold).await?;
         let result = async {
             let client = Leasehold::connect(&self.url).await?;
             let before = self.value()?;
@@ -223,7 +254,9 @@ impl Arena {
 
     async fn is_kept_out(&self, client: &Leasehold) -> Result<(), Trouble> {
         let lock = client.lock(NAME);
-        if lock.try_acquire().await?.is_some() || client.rwlock(NAME).read().try_acquire().await?.is_some() {
+        // A quorum has no shared locks.
+        let shares = !self.is_quorum() && client.rwlock(NAME).read().try_acquire().await?.is_some();
+        if shares || lock.try_acquire().await?.is_some() {
             return Err("we got what somebody else holds".into());
         }
         match lock.acquire_within(Duration::from_millis(50)).await {
@@ -255,8 +288,8 @@ impl Arena {
     /// What stands in the key, told by its digest since it may be bytes of any kind, and how long still.
     fn value(&self) -> Result<(String, i64), Trouble> {
         let digest = "return redis.sha1hex(redis.call('GET', KEYS[1]))";
-        let value = ask(&self.server, &["EVAL", digest, "1", KEY])?;
-        let left = ask(&self.server, &["PTTL", KEY])?;
+        let value = ask(self.server(), &["EVAL", digest, "1", KEY])?;
+        let left = ask(self.server(), &["PTTL", KEY])?;
         let left = left.trim().strip_prefix(':').ok_or_else(|| format!("no time: {left}"))?;
         Ok((value, left.parse()?))
     }

@@ -26,7 +26,7 @@ pub(super) const BUSY: i32 = 75;
 /// # Errors
 ///
 /// When it has not been built, or not since.
-pub(super) fn built(name: &'static str, package: &str) -> Result<PathBuf, NoServer> {
+pub fn built(name: &'static str, package: &str) -> Result<PathBuf, NoServer> {
     let broken = |why: String| NoServer::Broken {
         tool: name,
         why: format!("{why}: `cargo build -p {package}`, or test the whole workspace"),

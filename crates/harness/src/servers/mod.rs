@@ -2,6 +2,7 @@
 
 pub mod certificates;
 pub mod clock;
+pub mod nodes;
 pub mod redis;
 
 use std::fs::File;

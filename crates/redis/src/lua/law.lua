@@ -16,6 +16,11 @@ end
 local function accepts(proposed, last)
   return proposed <= now + 3600000000 and proposed > last
 end
+-- The counter of one name goes a week after its value: whoever proposes by a clock proposes higher by then.
+local function count_to(proposed)
+  redis.call('SET', TOKENS, num(proposed))
+  redis.call('PEXPIREAT', TOKENS, num(math.floor(proposed / 1000) + 604800000))
+end
 
 local function excludes_own_kind(m) return 2 * take_of(m) > limit_of(m) end
 
@@ -200,7 +205,7 @@ local function give_up(c, holds)
 end
 local function take_or_propose(c)
   if not c.proposed then return take_tokens(c) end
-  redis.call('SET', TOKENS, num(c.proposed))
+  count_to(c.proposed)
   return c.proposed, 1
 end
 -- Takes a place in line back without waking anybody for it.
@@ -243,7 +248,7 @@ function DO.shut(c, v)
 end
 function DO.raise(c, v)
   local holds, raised = v[2], v[3]
-  if raised then redis.call('SET', TOKENS, num(c.proposed)) end
+  if raised then count_to(c.proposed) end
   local run = holds and tonumber(string.match(redis.call('HGET', I, 'g' .. c.id), '^%d+|(%d+)|')) or plain.run
   set_token(c.id, holds, c.proposed, run)
   if holds then

@@ -91,7 +91,7 @@ async fn a_replica_that_lost_its_master_says_so() {
     let token = granted(&store, &claim).await;
     let _: () = say(&server, &["REPLICAOF", "127.0.0.1", "1"]);
     says(&renew(&store, &claim, token).await.unwrap_err(), "a replica that has lost its master", "sentinel");
-    says(&renew(&store, &claim, token).await.unwrap_err(), "replica of", "sentinel");
+    says(&renew(&store, &claim, token).await.unwrap_err(), "a replica of", "sentinel");
     let _: () = say(&server, &["REPLICAOF", "NO", "ONE"]);
     is_kept(&store, &claim, token).await;
 }

@@ -1,0 +1,216 @@
+//! A quorum of five real Redis: what holds when its servers die, stand still, forget, or are not who they seem.
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use leasehold::{Clock, Code, Error, LeaseState, Leasehold, Token};
+use leasehold_harness::foreign::ours::built;
+use leasehold_harness::servers::nodes::{Nodes, url};
+use leasehold_harness::servers::redis::{Redis, ask};
+use leasehold_harness::servers::{NoServer, Server};
+use rustix::process::Signal;
+
+const TTL: Duration = Duration::from_secs(2);
+const RUN_TTL: Duration = Duration::from_secs(3);
+/// Whatever is to happen has happened by then.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// So many nodes; `None` where there is no server, which is said.
+fn nodes(count: usize) -> Option<Nodes> {
+    match Nodes::start(count, &Redis::default()) {
+        Ok(nodes) => Some(nodes),
+        Err(NoServer::Missing(tool)) => {
+            eprintln!("skipped: there is no {tool} here");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A client that does not mind that they were just started.
+async fn client(nodes: &Nodes) -> Leasehold {
+    connect(&nodes.url("?restart_delay=0s")).await
+}
+
+async fn connect(url: &str) -> Leasehold {
+    Leasehold::builder().timeout(Duration::from_secs(1)).connect(url).await.unwrap()
+}
+
+async fn token(client: &Leasehold, name: &str) -> Token {
+    let lease = client.lock(name).ttl(TTL).acquire_within(PATIENCE).await.unwrap();
+    let token = lease.token();
+    lease.release().await.unwrap();
+    token
+}
+
+/// Returns once it holds.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let clock = Clock::system();
+    let end = clock.now().after(PATIENCE);
+    while !holds() {
+        assert!(clock.now() < end, "in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn two_of_five_may_die_or_stand_still() {
+    let Some(mut nodes) = nodes(5) else { return };
+    let client = client(&nodes).await;
+    let mut last = token(&client, "x").await;
+    let mut rises = async |what: &str| {
+        let token = token(&client, "x").await;
+        assert!(token > last, "{what}: {token:?} after {last:?}");
+        last = token;
+    };
+    nodes.servers[4].signal(Signal::STOP).unwrap();
+    for _ in 0..20 {
+        rises("one stands still").await;
+    }
+    nodes.servers[0].kill();
+    rises("and one is dead").await;
+    nodes.servers[4].kill();
+    rises("two are dead").await;
+    nodes.servers[0].go_on().unwrap();
+    nodes.servers[4].go_on().unwrap();
+    rises("they are there again").await;
+}
+
+#[tokio::test]
+async fn one_that_stands_still_holds_nobody_up() {
+    let Some(nodes) = nodes(5) else { return };
+    // So long that whoever waited for it would be seen, however loaded the machine is.
+    let client = connect(&nodes.url("?restart_delay=0s&node_timeout=10s")).await;
+    token(&client, "x").await;
+    nodes.servers[2].signal(Signal::STOP).unwrap();
+    let clock = Clock::system();
+    let start = clock.now();
+    let lease = client.lock("x").ttl(Duration::from_secs(300)).acquire_within(PATIENCE).await.unwrap();
+    client.inspect("x").await.unwrap();
+    lease.release().await.unwrap();
+    assert!(clock.now().since(start) < Duration::from_secs(10), "it was waited for");
+}
+
+#[tokio::test]
+async fn three_dead_ones_are_named_within_the_deadline() {
+    let Some(mut nodes) = nodes(5) else { return };
+    let client = client(&nodes).await;
+    token(&client, "x").await;
+    nodes.servers[..3].iter_mut().for_each(Server::kill);
+    let clock = Clock::system();
+    let start = clock.now();
+    let error = client.lock("x").ttl(TTL).acquire_within(PATIENCE).await.unwrap_err();
+    assert!(clock.now().since(start) < PATIENCE, "within the deadline: {error}");
+    assert_eq!(error.code(), Code::QUORUM, "{error}");
+    let told = error.to_string();
+    assert!(told.contains("2 of 5 nodes answered, 3 are needed"), "{told}");
+    for server in &nodes.servers {
+        assert!(told.contains(&server.address().to_string()), "{told}");
+    }
+    // What the others had granted is given back.
+    until("nothing is left", || nodes.having("lock:x") == 0).await;
+}
+
+#[tokio::test]
+async fn a_node_that_may_have_forgotten_has_no_say() {
+    let Some(mut nodes) = nodes(3) else { return };
+    let url = nodes.url("?longest_ttl=3s");
+    let one = Leasehold::builder().timeout(Duration::from_millis(200)).connect(&url).await.unwrap();
+    // They were just started, and may have forgotten what others hold.
+    let error = one.lock("x").ttl(TTL).attempt().await.unwrap_err();
+    assert!(error.to_string().contains("started a moment ago"), "{error}");
+    let lease = one.lock("x").ttl(TTL).or_wait().await;
+    // Two restarts in a row, without data: a majority of nodes knows nothing any more of who holds.
+    for node in 0..2 {
+        nodes.servers[node].go_on().unwrap();
+    }
+    let two = connect(&url).await;
+    loop {
+        match two.lock("x").ttl(TTL).attempt().await {
+            Ok(_) => {
+                assert_ne!(lease.state(), LeaseState::Held, "two hold it");
+                break;
+            }
+            Err(Error::Busy(_)) => {}
+            Err(error) => assert!(error.to_string().contains("started a moment ago"), "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A lock that is asked for again while nodes have no say yet.
+trait OrWait {
+    async fn or_wait(self) -> leasehold::Lease;
+}
+
+impl OrWait for leasehold::Lock {
+    async fn or_wait(self) -> leasehold::Lease {
+        let clock = Clock::system();
+        let end = clock.now().after(PATIENCE);
+        loop {
+            match self.clone().attempt().await {
+                Ok(lease) => return lease,
+                Err(error) => assert!(clock.now() < end, "in vain: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_under_two_names_has_one_vote() {
+    let Some(nodes) = nodes(2) else { return };
+    let addresses = [
+        nodes.servers[0].address().to_string(),
+        format!("localhost:{}", nodes.servers[0].address().port()),
+        nodes.servers[1].address().to_string(),
+    ];
+    // Two are a majority of three; one under two names and none besides are not.
+    let mut nodes = nodes;
+    nodes.servers[1].kill();
+    let client = connect(&url(addresses.into_iter(), "?restart_delay=0s")).await;
+    let error = client.lock("x").ttl(TTL).attempt().await.unwrap_err();
+    assert_eq!(error.code(), Code::QUORUM, "{error}");
+    assert!(error.to_string().contains("this server is the very one"), "{error}");
+}
+
+#[tokio::test]
+async fn a_replica_has_no_say() {
+    let Some(mut nodes) = nodes(3) else { return };
+    let port = nodes.servers[0].address().port().to_string();
+    assert!(ask(&nodes.servers[1], &["REPLICAOF", "127.0.0.1", &port]).unwrap().starts_with("+OK"));
+    let client = client(&nodes).await;
+    token(&client, "x").await;
+    nodes.servers[2].kill();
+    let error = client.lock("x").ttl(TTL).acquire_within(PATIENCE).await.unwrap_err();
+    assert_eq!(error.code(), Code::QUORUM, "{error}");
+    assert!(error.to_string().contains("a replica of 127.0.0.1"), "{error}");
+}
+
+#[tokio::test]
+async fn a_command_is_dead_in_time_when_three_vanish() {
+    let Some(mut nodes) = nodes(5) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let beat = folder.path().join("beat");
+    let script = format!("while :; do date >> {}; sleep 0.02; done", beat.display());
+    let mut command = tokio::process::Command::new(built("leasehold", "leasehold-cli").unwrap());
+    command.args(["run", "x", "--ttl", "3s", "--", "sh", "-c", &script]);
+    command.env("LEASEHOLD_STORE", nodes.url("?restart_delay=0s"));
+    command.env("XDG_STATE_HOME", folder.path()).env("XDG_CONFIG_HOME", folder.path());
+    command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    let run = command.spawn().unwrap();
+    until("it holds", || beat.exists() && nodes.having("lock:x") == 5).await;
+    let clock = Clock::system();
+    let start = clock.now();
+    nodes.servers[..2].iter_mut().for_each(Server::kill);
+    nodes.servers[2].signal(Signal::STOP).unwrap();
+    let output = run.wait_with_output().await.unwrap();
+    assert!(!output.status.success());
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("LH0031"), "{told}");
+    // What it had renewed last has run out on every node by then, and others may be in.
+    let last = std::fs::metadata(&beat).unwrap().modified().unwrap().elapsed().unwrap();
+    let lived = clock.now().since(start).saturating_sub(last);
+    assert!(lived < RUN_TTL, "the command lived for {lived:?}");
+}
