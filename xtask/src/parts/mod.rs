@@ -9,6 +9,7 @@ mod faults;
 mod features;
 mod fmt;
 mod house;
+mod models;
 mod process;
 pub(crate) mod runner;
 mod servers;
@@ -60,6 +61,11 @@ pub(crate) const PARTS: &[Part] = &[
         name: "doctests",
         about: "The examples in the documentation, and the programs in examples/",
         run: doctests::run,
+    },
+    Part {
+        name: "models",
+        about: "Models of protocols, searched for what must never happen; and breaks of them, which are found",
+        run: models::run,
     },
     Part {
         name: "process",

@@ -61,7 +61,9 @@ type TestTarget = (String, String);
 /// All test targets of the workspace.
 fn targets(workspace: &Workspace) -> Vec<TestTarget> {
     let of = |package: &Package| -> Vec<TestTarget> {
-        package.targets("test").map(|target| (package.name.clone(), target.name.clone())).collect()
+        // One that is not tested by default is for whoever asks for it by its name.
+        let tested = package.targets("test").filter(|target| target.test);
+        tested.map(|target| (package.name.clone(), target.name.clone())).collect()
     };
     workspace.members().flat_map(of).collect()
 }

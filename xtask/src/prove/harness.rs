@@ -1,5 +1,5 @@
-//! The proofs `fight`, `foreign-release`, `handover`, `once`, `primitives`, `waiting`, `faults-redis` and
-//! `cancelled-redis`: programs of the harness.
+//! The proofs `fight`, `foreign-release`, `handover`, `models`, `once`, `primitives`, `waiting`, `faults-redis` and
+//! `cancelled-redis`, `quorum`: programs of the harness, and the models.
 
 use std::process::Command;
 
@@ -29,6 +29,13 @@ pub(super) fn waiting(proof: &mut Proof) -> Result<bool> {
     program(proof, "waiting", &[], 20)
 }
 
+pub(super) fn models(proof: &mut Proof) -> Result<bool> {
+    let program = proof.build("leasehold-models", "leasehold-models")?;
+    let mut command = Command::new(program);
+    command.args(["--states", "2000000", "--steps", "100000000", "--seed", &proof.seed.to_string()]);
+    proof.run(&mut command)
+}
+
 pub(super) fn once(proof: &mut Proof) -> Result<bool> {
     program(proof, "once", &["--processes", "50"], 60)
 }
@@ -36,6 +43,11 @@ pub(super) fn once(proof: &mut Proof) -> Result<bool> {
 /// So long of each fault, one after the other.
 pub(super) fn faults_redis(proof: &mut Proof) -> Result<bool> {
     program(proof, "faults", &[], 30)
+}
+
+/// So long of everything at once that befalls five servers.
+pub(super) fn quorum(proof: &mut Proof) -> Result<bool> {
+    program(proof, "faults", &["--quorum"], 600)
 }
 
 /// As many acquires as the name says, however long they take.

@@ -59,6 +59,11 @@ const PARTS: &[Part] = &[
         run: harness::primitives,
     },
     Part {
+        name: "models",
+        about: "Two million states and a hundred million random steps of each model",
+        run: harness::models,
+    },
+    Part {
         name: "once",
         about: "50 processes do each thing once, and are killed at random points of it",
         run: harness::once,
@@ -72,6 +77,11 @@ const PARTS: &[Part] = &[
         name: "faults-redis",
         about: "Each fault of a real Redis server for 30 s, while clients fight for its locks: what is promised holds",
         run: harness::faults_redis,
+    },
+    Part {
+        name: "quorum",
+        about: "16 clients fight for the locks of five Redis, which are killed, stopped and cut off, for 10 minutes",
+        run: harness::quorum,
     },
     Part {
         name: "cancelled-redis",

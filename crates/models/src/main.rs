@@ -1,0 +1,89 @@
+//! Searches a model: `leasehold-models quorum --states 200000 --steps 1000000`.
+//!
+//! Exits with 1 if something was found that must never happen, if a mutant was not found, or if less happened than the
+//! model says must happen somewhere.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use leasehold_models::quorum::{Mutant, Quorum};
+use stateright::{Checker, HasDiscoveries, Model, UniformChooser};
+
+/// So many steps are walked in search of a mutant.
+const WALKED: usize = 30_000_000;
+
+/// Searches the model of the quorum, and for its mutants.
+#[derive(Debug, Parser)]
+struct Args {
+    /// How many unique states of the small world are searched.
+    #[arg(long, default_value_t = 200_000)]
+    states: usize,
+    /// How many steps are walked at random through the large world.
+    #[arg(long, default_value_t = 1_000_000)]
+    steps: usize,
+    /// The seed of the walks.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How long a mutant may go unfound.
+    #[arg(long, default_value_t = 120)]
+    patience: u64,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    // Most steps lead to a state that is known.
+    let search = Quorum::small(None).checker().target_state_count(args.states * 4).spawn_bfs().join();
+    let mut sound = search.unique_state_count() >= args.states || search.is_done();
+    sound &= judge("three nodes, two clients", &search, false);
+    let walk = Quorum::large(None)
+        .checker()
+        .target_state_count(args.steps)
+        .spawn_simulation(args.seed, UniformChooser)
+        .join();
+    sound &= judge("five nodes, three clients, at random", &walk, true);
+    for mutant in Mutant::ALL {
+        sound &= is_found(mutant, &args);
+    }
+    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn judge(what: &str, checker: &impl Checker<Quorum>, is_deep: bool) -> bool {
+    println!(
+        "quorum: {what}: {} unique states, {} steps",
+        checker.unique_state_count(),
+        checker.state_count()
+    );
+    let mut sound = true;
+    for property in Quorum::small(None).properties() {
+        let found = checker.discovery(property.name);
+        let always = property.expectation == stateright::Expectation::Always;
+        match found {
+            Some(path) if always => {
+                sound = false;
+                println!("  NOT TRUE: {}\n{path}", property.name);
+            }
+            None if !always && is_deep => {
+                sound = false;
+                println!("  NEVER SEEN: {}", property.name);
+            }
+            None if !always => println!("  not so far: {}", property.name),
+            _ => println!("  {}", property.name),
+        }
+    }
+    sound
+}
+
+/// Walks through the smallest world in which it can be seen.
+fn is_found(mutant: Mutant, args: &Args) -> bool {
+    let wrong = ["one holds it", "tokens rise", "what is given up is given back"];
+    let world = Quorum::for_mutant(mutant).checker().finish_when(HasDiscoveries::AnyFailures);
+    let world = world.timeout(Duration::from_secs(args.patience)).target_state_count(WALKED);
+    let walk = world.spawn_simulation(args.seed, UniformChooser).join();
+    let steps = walk.state_count();
+    match wrong.into_iter().find(|name| walk.discovery(name).is_some()) {
+        Some(name) => println!("  {mutant:?}: found after {steps} steps: not true that {name}"),
+        None => println!("  {mutant:?}: NOT FOUND in {steps} steps"),
+    }
+    wrong.into_iter().any(|name| walk.discovery(name).is_some())
+}
