@@ -149,6 +149,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
     ("quorum_trusts_clocks", "leasehold", "quorum", "a_node_whose_clock_jumped_has_no_say"),
     ("quorum_keeps_partial", "leasehold", "quorum", "three_dead_nodes_are_named_within_the_deadline"),
     (
+        "quorum_claims_what_it_gives_back",
+        "leasehold",
+        "quorum",
+        "what_a_late_node_will_have_to_give_back_is_not_claimed_again",
+    ),
+    (
         "quorum_mends_nothing",
         "leasehold",
         "quorum",

@@ -10,8 +10,8 @@ use leasehold::sim::{Mishap, Sim, Wire};
 use leasehold::{
     Backed, BackedLock, Bare, Both, Builder, Election, Event, HandOver, Held, LeaderWatch, Lease, LeasePair,
     LeaseSet, LeaseState, LeaseTicket, Leasehold, Ledger, Lock, LockAll, Once, OnceOutcome, OnceRun,
-    OpenLock, OpenRun, Outcome, Period, Remembered, Result, RwLock, Scope, Stuck, Term, Token, Zone,
-    blocking, config,
+    OpenLock, OpenRun, Outcome, Period, Quorum, QuorumBuilder, Remembered, Result, RwLock, Scope, Stuck,
+    Term, Token, Zone, blocking, config,
 };
 
 fn everything<T: Send + Sync + Unpin + 'static>() {}
@@ -62,6 +62,8 @@ fn every_type_may_be_sent_and_shared() {
     everything::<config::Config>();
     everything::<Sim>();
     everything::<Wire>();
+    everything::<Quorum>();
+    everything::<QuorumBuilder>();
     everything::<Mishap>();
     everything::<leasehold::Error>();
     everything::<leasehold::Busy>();
