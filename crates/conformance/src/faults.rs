@@ -147,7 +147,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
     ("quorum_of_half", "leasehold-core", "lib", "quorum::tests::two_majorities_share_a_node"),
     ("quorum_adds_up", "leasehold-core", "lib", "quorum::tests::accepts_of_different_tokens_never_add_up"),
     ("quorum_trusts_clocks", "leasehold", "quorum", "a_node_whose_clock_jumped_has_no_say"),
-    ("quorum_keeps_partial", "leasehold", "quorum", "three_dead_nodes_are_named_within_the_deadline"),
+    (
+        "quorum_keeps_partial",
+        "leasehold",
+        "quorum",
+        "a_claim_that_is_not_won_is_given_back_by_the_quorum_itself",
+    ),
     (
         "quorum_claims_what_it_gives_back",
         "leasehold",

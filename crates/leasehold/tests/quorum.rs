@@ -8,7 +8,7 @@ use leasehold::sim::{Mishap, Wire};
 use leasehold::{
     Clock, Code, Error, LeaseState, Leasehold, LockName, MemoryStore, Op, Owner, Quorum, Store, Token,
 };
-use leasehold_core::{Aftermath, Claim, ClaimId, State, Turn};
+use leasehold_core::{Aftermath, Claim, ClaimId, Note, Share, State, Turn};
 
 const TTL: Duration = Duration::from_secs(3);
 const NODE_TIMEOUT: Duration = Duration::from_millis(300);
@@ -23,6 +23,7 @@ struct Nodes(Vec<MemoryStore>);
 /// A client of the five, and its wires to them.
 struct Host {
     client: Leasehold,
+    quorum: Arc<Quorum>,
     wires: Vec<Arc<Wire>>,
 }
 
@@ -35,8 +36,8 @@ impl Nodes {
         let wires: Vec<_> =
             self.0.iter().map(|node| Arc::new(Wire::around(Arc::new(node.clone())))).collect();
         let nodes = wires.iter().map(|wire| wire.clone() as Arc<dyn Store>).collect();
-        let quorum = Quorum::builder(nodes).node_timeout(NODE_TIMEOUT).build().unwrap();
-        Host { client: Leasehold::builder().timeout(ms(2000)).store(Arc::new(quorum)), wires }
+        let quorum = Arc::new(Quorum::builder(nodes).node_timeout(NODE_TIMEOUT).build().unwrap());
+        Host { client: Leasehold::builder().timeout(ms(2000)).store(quorum.clone()), quorum, wires }
     }
 
     /// How many nodes have something of a name.
@@ -107,6 +108,33 @@ async fn three_dead_nodes_are_named_within_the_deadline() {
     assert_eq!(error.code(), Code::QUORUM, "{error}");
     assert!(error.to_string().contains("2 of 5 nodes answered, 3 are needed"), "{error}");
     // What the two had granted is given back.
+    until("nothing is left", async || nodes.having("x").await == 0).await;
+}
+
+#[tokio::test]
+async fn a_claim_that_is_not_won_is_given_back_by_the_quorum_itself() {
+    let nodes = Nodes::new();
+    let host = nodes.host();
+    host.cut(0..3);
+    let claim = Claim {
+        name: leasehold::LockName::parse("x").unwrap(),
+        id: ClaimId::random().unwrap(),
+        owner: Owner::default(),
+        share: Share::EXCLUSIVE,
+        reshape: 0,
+        turn: Turn::Now,
+        // Longer than anybody waits below: it is not its end that clears the nodes.
+        ttl: TTL * 20,
+        note: Note::NONE,
+        anchored: false,
+        aftermath: Aftermath::NONE,
+        succeeds: None,
+        tokens: 1,
+        seen: None,
+        proposed: None,
+        not_after: None,
+    };
+    assert!(host.quorum.claim(&claim).await.is_err());
     until("nothing is left", async || nodes.having("x").await == 0).await;
 }
 
