@@ -3,37 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use leasehold_core::{
-    Aftermath, Claim, ClaimId, Leave, LockName, Note, Owner, Release, Renew, Share, State, Store, Tenure,
-    Turn,
-};
+use leasehold_core::{Claim, Leave, Note, Release, Renew, State, Store, Tenure, Turn};
 use leasehold_redis::RedisStore;
 
 mod support;
 
+use support::claims::claim;
 use support::server::{Server, missing};
-
-fn claim(text: &str, turn: Turn) -> Claim {
-    Claim {
-        name: LockName::parse(text).unwrap(),
-        id: ClaimId::random().unwrap(),
-        owner: Owner::default(),
-        share: Share::EXCLUSIVE,
-        reshape: 0,
-        turn,
-        ttl: Duration::from_secs(30),
-        note: Note::NONE,
-        anchored: false,
-        aftermath: Aftermath::NONE,
-        succeeds: None,
-        tokens: 1,
-        seen: None,
-        proposed: None,
-        not_after: None,
-    }
-}
 
 /// How often each command was executed since the last call: what clients sent, and what scripts did.
 struct Counts {

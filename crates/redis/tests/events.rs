@@ -3,10 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{
-    Aftermath, Claim, ClaimId, Clock, Cursor, Leave, LockName, Note, Owner, PLACE_LIFE, Share, State, Store,
-    Turn,
-};
+use leasehold_core::{Claim, Clock, Cursor, Leave, PLACE_LIFE, State, Store, Turn};
 use leasehold_redis::RedisStore;
 
 mod support;
@@ -31,23 +28,7 @@ fn store(server: &Server) -> RedisStore {
 }
 
 fn claim(text: &str) -> Claim {
-    Claim {
-        name: LockName::parse(text).unwrap(),
-        id: ClaimId::random().unwrap(),
-        owner: Owner::default(),
-        share: Share::EXCLUSIVE,
-        reshape: 0,
-        turn: Turn::Fifo,
-        ttl: Duration::from_secs(30),
-        note: Note::NONE,
-        anchored: false,
-        aftermath: Aftermath::NONE,
-        succeeds: None,
-        tokens: 1,
-        seen: None,
-        proposed: None,
-        not_after: None,
-    }
+    support::claims::claim(text, Turn::Fifo)
 }
 
 fn say<T: redis::FromRedisValue>(connection: &mut redis::Connection, words: &[&str]) -> T {

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Aftermath, Claim, ClaimId, Leave, LockName, Note, Owner, Release, Renew, Renewal, Share, State, Store,
-    Tenure, Token, Turn,
+    Claim, Leave, LockName, Note, Owner, Release, Renew, Renewal, Share, State, Store, Tenure, Token, Turn,
 };
 use leasehold_redis::RedisStore;
 
@@ -45,23 +44,8 @@ fn name(text: &str) -> LockName {
 }
 
 fn claim(text: &str) -> Claim {
-    Claim {
-        name: name(text),
-        id: ClaimId::random().unwrap(),
-        owner: Owner { host: "web-1".to_owned(), program: "report.sh".to_owned(), ..Owner::default() },
-        share: Share::EXCLUSIVE,
-        reshape: 0,
-        turn: Turn::Any,
-        ttl: LONG,
-        note: Note::NONE,
-        anchored: false,
-        aftermath: Aftermath::NONE,
-        succeeds: None,
-        tokens: 1,
-        seen: None,
-        proposed: None,
-        not_after: None,
-    }
+    let owner = Owner { host: "web-1".to_owned(), program: "report.sh".to_owned(), ..Owner::default() };
+    Claim { owner, ttl: LONG, ..support::claims::claim(text, Turn::Any) }
 }
 
 fn shared(text: &str) -> Claim {
