@@ -16,14 +16,8 @@ impl Doctor for Quorum {
             })
         });
         let (mut greetings, mut heard) = (Vec::new(), Heard::default());
-        while let Some(answer) = answers.next().await {
-            match answer.said {
-                Ok(greeting) => {
-                    heard.ok(&answer.node);
-                    greetings.push((answer.index, greeting));
-                }
-                Err(error) => heard.failed(&answer.node, &error),
-            }
+        while let Some((answer, greeting)) = answers.good(&mut heard).await {
+            greetings.push((answer.index, greeting));
         }
         if greetings.len() < self.needed() {
             return Err(self.too_few(Op::Check, None, &heard));
@@ -41,15 +35,9 @@ impl Doctor for Quorum {
             })
         });
         let (mut count, mut heard) = (0, Heard::default());
-        while let Some(answer) = answers.next().await {
-            match answer.said {
-                Ok(time) => {
-                    answer.node.tell_time(answer.sent, time);
-                    heard.ok(&answer.node);
-                    count += 1;
-                }
-                Err(error) => heard.failed(&answer.node, &error),
-            }
+        while let Some((answer, time)) = answers.good(&mut heard).await {
+            answer.node.tell_time(answer.sent, time);
+            count += 1;
             if count >= self.needed() {
                 // None of their clocks is the clock of them all.
                 return Ok(None);

@@ -23,6 +23,21 @@ pub(super) struct Answer<T> {
 pub(super) struct Answers<T>(mpsc::UnboundedReceiver<Answer<T>>);
 
 impl<T> Answers<T> {
+    /// The next answer that is no failure, and what it says; failures on the way are noted. `None` after the last
+    /// node's.
+    pub(super) async fn good(&mut self, heard: &mut Heard) -> Option<(Answer<()>, T)> {
+        while let Some(Answer { node, index, sent, said }) = self.next().await {
+            match said {
+                Ok(said) => {
+                    heard.ok(&node);
+                    return Some((Answer { node, index, sent, said: Ok(()) }, said));
+                }
+                Err(error) => heard.failed(&node, &error),
+            }
+        }
+        None
+    }
+
     /// The next answer; `None` after the last node's.
     pub(super) async fn next(&mut self) -> Option<Answer<T>> {
         self.0.recv().await

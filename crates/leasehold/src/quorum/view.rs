@@ -66,14 +66,8 @@ impl Quorum {
             request(node, async move |store| store.inspect(&name).await)
         });
         let (mut seen, mut heard) = (Vec::new(), Heard::default());
-        while let Some(answer) = answers.next().await {
-            match answer.said {
-                Ok(snapshot) => {
-                    heard.ok(&answer.node);
-                    seen.push((answer.index, snapshot));
-                }
-                Err(error) => heard.failed(&answer.node, &error),
-            }
+        while let Some((answer, snapshot)) = answers.good(&mut heard).await {
+            seen.push((answer.index, snapshot));
             if seen.len() >= self.needed() && self.is_decided(&seen) {
                 break;
             }
@@ -144,19 +138,13 @@ impl Quorum {
         });
         let (mut counts, mut answered, mut heard) = (BTreeMap::<LockName, usize>::new(), 0, Heard::default());
         let mut horizon: Option<LockName> = None;
-        while let Some(answer) = answers.next().await {
-            match answer.said {
-                Ok(names) => {
-                    answered += 1;
-                    heard.ok(&answer.node);
-                    if let Some(last) = names.last().filter(|_| names.len() >= PAGE) {
-                        horizon = Some(horizon.map_or_else(|| last.clone(), |known| known.min(last.clone())));
-                    }
-                    for name in names {
-                        *counts.entry(name).or_default() += 1;
-                    }
-                }
-                Err(error) => heard.failed(&answer.node, &error),
+        while let Some((_, names)) = answers.good(&mut heard).await {
+            answered += 1;
+            if let Some(last) = names.last().filter(|_| names.len() >= PAGE) {
+                horizon = Some(horizon.map_or_else(|| last.clone(), |known| known.min(last.clone())));
+            }
+            for name in names {
+                *counts.entry(name).or_default() += 1;
             }
         }
         let needed = self.needed();
