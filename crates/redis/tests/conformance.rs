@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         more("redis over TLS", "tls", Way::Tls),
         more("redis with the least rights", "least_rights", Way::LeastRights),
         more("valkey", "valkey", Way::Valkey),
+        more("redis found by sentinels", "sentinel", Way::Sentinel),
     ]);
     pool::end();
     ended

@@ -20,6 +20,8 @@ pub(crate) enum Way {
     LeastRights,
     /// A Valkey.
     Valkey,
+    /// Found by sentinels, with replicas.
+    Sentinel,
 }
 
 impl Way {
@@ -34,6 +36,7 @@ impl Way {
     /// Starts a server for it, which goes by the clock of a test.
     pub(crate) fn start(self) -> io::Result<Server> {
         let redis = match self {
+            Self::Sentinel => return Server::watched(told(Redis::default())?),
             Self::Plain | Self::Socket => Redis::default(),
             Self::Tls => Redis { tls: true, ..Redis::default() },
             Self::LeastRights => Redis::default().line(format!("user {}", *LEAST_RIGHTS)),
@@ -50,6 +53,7 @@ impl Way {
             Self::Socket => server.url(),
             Self::Tls => servers::tls_url(running).replace('?', "/5?prefix=app:&"),
             Self::LeastRights => format!("redis://locks:password@{}/3", running.address()),
+            Self::Sentinel => server.sentinel_url().to_owned(),
             Self::Valkey => format!("valkey://{}", running.address()),
         }
     }
