@@ -13,6 +13,7 @@ mod nodes;
 mod pen;
 mod stage;
 mod verdict;
+mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +22,13 @@ use leasehold_conformance::{Check, Failure};
 use leasehold_core::Clock;
 use tokio::sync::watch;
 
-pub use fault::{FAULTS, Fault, QUORUM};
+pub use fault::{FAULTS, Fault, QUORUM, SENTINEL};
 use fence::Fence;
 use fighter::{Fighter, fight};
 use nodes::Field;
 use stage::{Stage, Staged};
 pub use verdict::Fought;
+use watched::Ward;
 
 use crate::servers::NoServer;
 
@@ -36,6 +38,8 @@ pub const TTL: Duration = Duration::from_secs(1);
 pub const FIGHTERS: usize = 8;
 /// .. and for the locks of a quorum.
 pub const OF_QUORUM: usize = 16;
+/// .. and where sentinels have another server take over.
+pub const OF_SENTINELS: usize = 16;
 /// What they fight for.
 const NAMES: [&str; 4] = ["orders", "stock", "ledger:{7}", "report"];
 /// So many of the clients hold long whatever they get, so that each fault finds somebody who must be told.
@@ -74,6 +78,15 @@ pub fn campaign(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<F
 /// As [`campaign`].
 pub fn quorum(lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
     fight_under(&QUORUM, lasting, seed, OF_QUORUM, || Field::open(OF_QUORUM, seed))
+}
+
+/// Fights for so long for the locks of a master that fails over, under one of [`SENTINEL`], and judges it.
+///
+/// # Errors
+///
+/// As [`campaign`].
+pub fn sentinel(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
+    fight_under(fault, lasting, seed, OF_SENTINELS, || Ward::open(fault, seed))
 }
 
 fn fight_under<S: Staged>(

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold_harness::campaign::{FAULTS, Fault, Unfought, campaign, quorum};
+use leasehold_harness::campaign::{FAULTS, Fault, SENTINEL, Unfought, campaign, quorum, sentinel};
 
 const LASTING: Duration = Duration::from_secs(3);
 
@@ -67,5 +67,17 @@ fn nodes_of_a_quorum() {
         Ok(fought) => println!("{fought}"),
         Err(Unfought::Missing(tool)) => eprintln!("skipped: there is no {tool} here"),
         Err(Unfought::Broken(failure)) => panic!("{failure}"),
+    }
+}
+
+/// A part of `cargo xtask prove sentinel`.
+#[test]
+fn servers_that_take_over_from_each_other() {
+    for fault in SENTINEL {
+        match sentinel(fault, LASTING * 3, 1) {
+            Ok(fought) => println!("{fought}"),
+            Err(Unfought::Missing(tool)) => return eprintln!("skipped: there is no {tool} here"),
+            Err(Unfought::Broken(failure)) => panic!("{failure}"),
+        }
     }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use leasehold_conformance::{Check, Failure};
-use leasehold_harness::campaign::{FAULTS, FIGHTERS, Fault, RECOVERY, TTL, Unfought, campaign, quorum};
+use leasehold_harness::campaign::{
+    FAULTS, FIGHTERS, Fault, RECOVERY, SENTINEL, TTL, Unfought, campaign, quorum, sentinel,
+};
 
 /// Faults of a Redis server and of the ways to it, each with the checker.
 #[derive(Debug, Parser)]
@@ -15,6 +17,9 @@ struct Arguments {
     /// What befalls five servers that are a quorum, instead.
     #[arg(long, conflicts_with = "fault")]
     quorum: bool,
+    /// Servers that sentinels have take over from each other, instead.
+    #[arg(long, conflicts_with_all = ["fault", "quorum"])]
+    sentinel: bool,
     /// For how long each strikes.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
@@ -24,7 +29,14 @@ struct Arguments {
 }
 
 fn main() -> Check {
-    let Arguments { fault, quorum: of_quorum, seconds, seed } = Arguments::parse();
+    let Arguments { fault, quorum: of_quorum, sentinel: of_sentinels, seconds, seed } = Arguments::parse();
+    if of_sentinels {
+        for fault in SENTINEL {
+            let fought = sentinel(fault, Duration::from_secs(seconds), seed);
+            println!("{}", fought.map_err(|error| Failure::new(error.to_string()))?);
+        }
+        return Ok(());
+    }
     if of_quorum {
         let fought = quorum(Duration::from_secs(seconds), seed);
         println!("{}", fought.map_err(|error| Failure::new(error.to_string()))?);

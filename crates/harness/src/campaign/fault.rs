@@ -45,6 +45,7 @@ pub(super) enum Blow {
     StepBack,
     Tremble,
     Nodes,
+    FailOver { behind: bool },
 }
 
 const fn fault(name: &'static str, about: &'static str, lasting: (u64, u64), blow: Blow) -> Fault {
@@ -63,6 +64,25 @@ pub const QUORUM: Fault = fault(
     (10, 150),
     Blow::Nodes,
 );
+
+/// What befalls a master and its replicas, where sentinels have another take over.
+pub const SENTINEL: &[Fault] = &[
+    fault(
+        "failover",
+        "Another server takes over, by itself or ordered; and with min_replicas=2 exclusion is promised",
+        (0, 0),
+        Blow::FailOver { behind: false },
+    ),
+    Fault {
+        exclusion: false,
+        ..fault(
+            "failover_behind",
+            "One takes over that was cut off and lacks what was granted last: the old holders are told",
+            (0, 0),
+            Blow::FailOver { behind: true },
+        )
+    },
+];
 
 /// All of them.
 pub const FAULTS: &[Fault] = &[

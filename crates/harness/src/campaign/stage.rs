@@ -136,8 +136,8 @@ impl Stage {
             Blow::Demote => self.ok(&["REPLICAOF", "127.0.0.1", "1"])?,
             Blow::StepForward => self.step(far)?,
             Blow::StepBack => self.step(-far)?,
-            // It has a stage of its own.
-            Blow::Nodes => {}
+            // They have stages of their own.
+            Blow::Nodes | Blow::FailOver { .. } => {}
             Blow::Tremble => self.step(if self.ahead == 0 { 4_000_000 } else { -self.ahead })?,
         }
         Ok(())
