@@ -25,6 +25,7 @@ pub(crate) const VARIABLE: &str = "LEASE_CHAIN";
 const VERSION: &str = "v1";
 /// Where a Redis is, and what stands before its names, if the URL does not say.
 const REDIS_PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
 const REDIS_PREFIX: &str = "lock:";
 /// More `run`s inside each other than make sense.
 const MOST_LINKS: usize = 16;
@@ -108,6 +109,7 @@ fn place_of(url: &StoreUrl) -> Option<String> {
     let StoreUrl { scheme, user: _, password: _, hosts, path, options } = url;
     let socket = *scheme == Scheme::RedisUnix;
     let quorum = matches!(scheme, Scheme::RedlockRedis | Scheme::RedlockRediss);
+    let watched = matches!(scheme, Scheme::RedisSentinel | Scheme::RedissSentinel);
     match scheme {
         Scheme::Sqlite => {
             let path = std::fs::canonicalize(path).ok()?;
@@ -118,12 +120,17 @@ fn place_of(url: &StoreUrl) -> Option<String> {
         | Scheme::RedisUnix
         | Scheme::RedlockRedis
         | Scheme::RedlockRediss
+        | Scheme::RedisSentinel
+        | Scheme::RedissSentinel
         | Scheme::Valkey
         | Scheme::Valkeys
         | Scheme::Tair
         | Scheme::Tairs => {}
         _ => return None,
     }
+    // Sentinels call a server by a name.
+    let (master, path) =
+        if watched { path.split_once('/').unwrap_or((path, "")) } else { ("", path.as_str()) };
     let database = || if path.is_empty() { Some(0) } else { path.parse::<u16>().ok() };
     let named = |host: &str, port: Option<u16>| format!("{host}:{}", port.unwrap_or(REDIS_PORT));
     let (server, database) = match &hosts[..] {
@@ -132,6 +139,12 @@ fn place_of(url: &StoreUrl) -> Option<String> {
             let mut all: Vec<_> = all.iter().map(|at| named(&at.host, at.port)).collect();
             all.sort_unstable();
             (all.join(","), database()?)
+        }
+        all if watched => {
+            let named = |host: &str, port: Option<u16>| format!("{host}:{}", port.unwrap_or(SENTINEL_PORT));
+            let mut all: Vec<_> = all.iter().map(|at| named(&at.host, at.port)).collect();
+            all.sort_unstable();
+            (format!("{} {master}", all.join(",")), database()?)
         }
         [] if socket => (std::fs::canonicalize(path).ok()?.display().to_string(), 0),
         [at] => (named(&at.host, at.port), database()?),
@@ -193,6 +206,13 @@ mod tests {
         let quorum = place("redlock+redis://a,b,c?node_timeout=1s");
         assert_eq!(place("redlock+rediss://c:6379,a,b/0"), quorum);
         assert!(quorum.is_some() && place("redlock+redis://a,b,d") != quorum);
+        let watched = place("redis+sentinel://a,b/main?min_replicas=1");
+        assert_eq!(place("rediss+sentinel://b:26379,a/main/0"), watched);
+        for other in
+            ["redis+sentinel://a,b/other", "redis+sentinel://a,b/main/1", "redis+sentinel://a,c/main"]
+        {
+            assert!(place(other).is_some() && place(other) != watched, "{other}");
+        }
     }
 
     #[test]

@@ -47,7 +47,11 @@ impl Doctor for RedisStore {
             site if site.is_encrypted() => "TLS on",
             _ => "TLS off",
         };
-        Ok(format!("{what}, {role}, {tls}, as user {user:?}"))
+        let at = match &self.0.settings.site {
+            Site::Fixed(_) => String::new(),
+            Site::Watched(_) => format!(" at {}", live.place()),
+        };
+        Ok(format!("{what}, {role}{at}, {tls}, as user {user:?}"))
     }
 
     async fn ping(&self) -> Result<Option<ServerTime>> {
@@ -64,6 +68,10 @@ impl Doctor for RedisStore {
         let mut checks = vec![self.check_rights().await, self.check_eviction(memory.as_ref()).await];
         checks.push(self.check_persistence(saved.as_ref()).await);
         checks.push(self.check_failover(self.info("replication").await.as_ref()));
+        if let Some(lookout) = self.link().lookout() {
+            checks.push(lookout.check().await);
+            checks.push(self.check_old_master().await);
+        }
         checks.push(check_cleartext(&self.0.settings.site, self.0.settings.password.is_some()));
         checks.push(self.check_events().await);
         checks.push(self.check_strangers().await);
@@ -199,6 +207,30 @@ impl RedisStore {
                 format!(
                     "{replicas}; a lock counts once {wanted} have it, so a failover to one of these keeps it"
                 ),
+            ),
+        }
+    }
+
+    /// Whether a master that is cut off, and replaced, stops granting to those who still reach it.
+    async fn check_old_master(&self) -> Check {
+        const NAME: &str = "old_master";
+        let wanted = self.0.settings.min_replicas;
+        if wanted > 0 {
+            let says =
+                format!("min_replicas={wanted}: what it grants after it was replaced counts for nobody");
+            return Check::ok(NAME, says);
+        }
+        let fix = "CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag 10 on every server, or min_replicas=1 in the URL";
+        match self.config("min-replicas-to-write").await.as_deref() {
+            None => Check::unknown(NAME, NOT_TOLD, "look: redis-cli CONFIG GET min-replicas-to-write"),
+            Some("0") => {
+                let says = "min-replicas-to-write is 0: a master that is cut off from all but some clients goes on granting \
+                            to these after it was replaced";
+                Check::warning(NAME, Code::FAILOVER, says, fix)
+            }
+            Some(count) => Check::ok(
+                NAME,
+                format!("min-replicas-to-write is {count}: one that is cut off soon grants nothing any more"),
             ),
         }
     }

@@ -31,8 +31,9 @@
 //!   `restart_delay=` of the longest ttl in use, in the URL of everybody, nothing is granted before they have.
 //! - Leases are judged by the server's wall clock. A step forward ends them early; a step back is cut for leases of
 //!   ours when somebody asks for them.
-//! - One server only: replicas are refused, Sentinel and Cluster have URLs of their own. [`RedisNodes`] are several that
-//!   know nothing of each other, for a quorum.
+//! - One server at a time: replicas are refused. Sentinels find it (`redis+sentinel://s1,s2,s3/main`), and a connection to
+//!   an old master is left as soon as one of them says so: docs/design/sentinel.md. A Cluster has a URL of its own.
+//!   [`RedisNodes`] are several that know nothing of each other, for a quorum.
 //! - Foreign holders tell nobody when they are done: who waits for one looks again, at most 1 s later. A server that
 //!   sends keyspace events (`notify-keyspace-events Kgx`) tells it at once.
 //! - A name with thousands of holders at once is slow: each claim reads them all. Listing walks over all keys.

@@ -41,8 +41,8 @@ pub(crate) struct Shared {
 }
 
 impl RedisStore {
-    /// Prepares to speak to the server of a URL: `redis:`, `valkey:`, `tair:`, each also over TLS, or
-    /// `redis+unix:`. Reads the files that the URL names; connects with the first call, not here.
+    /// Prepares to speak to the server of a URL: `redis:`, `valkey:`, `tair:`, `redis+sentinel:`, each also over TLS,
+    /// or `redis+unix:`. Reads the files that the URL names; connects with the first call, not here.
     ///
     /// # Errors
     ///
