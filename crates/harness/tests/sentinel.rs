@@ -379,3 +379,28 @@ async fn the_doctor_says_whether_another_could_take_over_and_whether_an_old_mast
     assert_eq!((sentinels.health, sentinels.code), (Health::Warning, Some(Code::FAILOVER)), "{sentinels:?}");
     assert!(sentinels.says.contains(&watched.sentinels[2].address().to_string()), "{sentinels:?}");
 }
+
+#[tokio::test]
+async fn sentinels_that_want_a_login_of_their_own_get_it_and_the_least_rights_suffice() {
+    let Some(watched) = watched() else { return };
+    let page = include_str!("../../../docs/design/sentinel.md");
+    let (_, rights) = page.split_once("A user of the sentinels needs").unwrap();
+    let rights: Vec<&str> =
+        rights.split('`').skip(1).step_by(2).take(2).flat_map(str::split_whitespace).collect();
+    for sentinel in &watched.sentinels {
+        let mut words = vec!["ACL", "SETUSER", "listener", "on", ">hunter2", "resetchannels", "-@all"];
+        words.extend(&rights);
+        assert_eq!(ask(sentinel, &words).unwrap(), "+OK\r\n", "{words:?}");
+        assert_eq!(ask(sentinel, &["ACL", "SETUSER", "default", "resetpass"]).unwrap(), "+OK\r\n");
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "hunter2").unwrap();
+    let login = format!("?sentinel_user=listener&sentinel_password_file={}", file.path().display());
+    let client = connect(&watched, &login).await;
+    token(&client, "x").await;
+    let stranger = connect(&watched, "").await;
+    let error = stranger.lock("x").acquire_within(PATIENCE).await.unwrap_err();
+    assert!(!error.is_retryable() && error.to_string().contains("no sentinel answers"), "{error}");
+    assert!(error.help().is_some_and(|help| help.contains("sentinel_user=")), "{error}");
+    assert!(!format!("{error:?}").contains("hunter2"));
+}

@@ -79,7 +79,6 @@ impl Ward {
             Reason::Ordered => {}
         }
         struck.strokes.push(Stroke { from, to: clock.now() });
-        let over = clock.now();
         if let Some(deaf) = deaf {
             self.watched.sentinels[deaf].signal(Signal::CONT)?;
         }
@@ -88,13 +87,7 @@ impl Ward {
                 self.watched.let_in(*replica)?;
             }
         }
-        self.watched.settled()?;
-        eprintln!(
-            "{reason:?} deaf {deaf:?}: {:?}, settled after {:?}",
-            over.since(from),
-            clock.now().since(over)
-        );
-        Ok(())
+        Ok(self.watched.settled()?)
     }
 }
 

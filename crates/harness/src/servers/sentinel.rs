@@ -64,6 +64,9 @@ const OFTEN: &[&str] = &[
     "2000",
     "ELECTION-TIMEOUT",
     "3000",
+    // One that was stopped does nothing for so long after it wakes.
+    "TILT-PERIOD",
+    "1000",
 ];
 
 /// A sentinel, told of this master once; what it knows later stands in its file.
@@ -145,6 +148,15 @@ impl Watched {
         format!("redis+sentinel://{}/{NAME}{more}", addresses.join(","))
     }
 
+    /// The sentinels that are not stopped: to wait for the others would take longer than all else.
+    fn awake(&self) -> impl Iterator<Item = &Server> {
+        let stopped = |sentinel: &Server| {
+            let pid = sentinel.pid().map_or(0, |pid| pid.as_raw_nonzero().get());
+            std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
+        };
+        self.sentinels.iter().filter(move |sentinel| !stopped(sentinel))
+    }
+
     /// Where a sentinel says that the master is; nowhere if it does not answer.
     fn named_by(&self, sentinel: &Server) -> Option<(u64, usize)> {
         let told = ask(sentinel, &["SENTINEL", "MASTER", NAME]).ok()?;
@@ -160,7 +172,7 @@ impl Watched {
     ///
     /// When no sentinel answers.
     pub fn master(&self) -> io::Result<usize> {
-        let named = self.sentinels.iter().filter_map(|sentinel| self.named_by(sentinel)).max();
+        let named = self.awake().filter_map(|sentinel| self.named_by(sentinel)).max();
         named.map(|(_, server)| server).ok_or_else(|| io::Error::other("no sentinel names a master"))
     }
 
@@ -216,9 +228,10 @@ impl Watched {
         let mut order_at = clock.now();
         until("a failover", || {
             if clock.now() >= order_at {
+                // One that is stopped would do it when it wakes.
                 let tell = |sentinel| ask(sentinel, &["SENTINEL", "FAILOVER", NAME]);
-                let ordered =
-                    self.sentinels.iter().any(|one| tell(one).is_ok_and(|said| said.starts_with("+OK")));
+                let ordered = |said: io::Result<String>| said.is_ok_and(|said| said.starts_with("+OK"));
+                let ordered = self.awake().any(|one| ordered(tell(one)));
                 order_at = clock.now().after(if ordered { ORDER_AGAIN } else { PAUSE });
             }
             Ok(self.is_master_after(old)?.is_some())
