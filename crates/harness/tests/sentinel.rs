@@ -24,7 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `None` where there is no server, which is said.
 fn watched() -> Option<Watched> {
-    match Watched::start(&Shape::default()) {
+    start(&Shape::default())
+}
+
+fn start(shape: &Shape) -> Option<Watched> {
+    match Watched::start(shape) {
         Ok(watched) => Some(watched),
         Err(NoServer::Missing(tool)) => {
             eprintln!("skipped: there is no {tool} here");
@@ -403,4 +407,26 @@ async fn sentinels_that_want_a_login_of_their_own_get_it_and_the_least_rights_su
     assert!(!error.is_retryable() && error.to_string().contains("no sentinel answers"), "{error}");
     assert!(error.help().is_some_and(|help| help.contains("sentinel_user=")), "{error}");
     assert!(!format!("{error:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn over_tls_servers_are_found_and_trusted_by_their_names_before_and_after_a_failover() {
+    let redis = Redis { tls: true, ..Redis::default() };
+    let Some(watched) = start(&Shape { redis, ..Shape::default() }) else { return };
+    let (other, (holder, seen)) = (connect(&watched, "").await, Seen::client(&watched, "").await);
+    let lease = acquire(&holder, "x").await;
+    until("both replicas have it", || watched.has(1, "lock:x") && watched.has(2, "lock:x")).await;
+    // Sentinels that speak TLS are busy with a server that is frozen; this one gives way.
+    watched.fail_over(0).unwrap();
+    seen.ends_with("renewed").await;
+    assert!(other.lock("x").ttl(TTL).try_acquire().await.unwrap().is_none());
+    lease.release().await.unwrap();
+    // Without the authority in the URL nobody is trusted, and with TLS nobody answers in clear.
+    let url = watched.url("");
+    let (bare, _) = url.split_once('?').unwrap();
+    for url in [bare.to_owned(), bare.replace("rediss+", "redis+")] {
+        let client = Leasehold::builder().timeout(Duration::from_secs(1)).connect(&url).await.unwrap();
+        let error = client.lock("x").acquire_within(Duration::from_secs(2)).await.unwrap_err();
+        assert!(error.to_string().contains("no sentinel answers"), "{error}");
+    }
 }

@@ -4,6 +4,7 @@
 //! use leasehold_redis::RedisStore;
 //!
 //! let store = RedisStore::open(&"redis://cache-1:6379/0".parse()?)?;
+//! let found = RedisStore::open(&"redis+sentinel://s1,s2,s3/main?min_replicas=2".parse()?)?;
 //! # Ok::<(), leasehold_core::Error>(())
 //! ```
 //!

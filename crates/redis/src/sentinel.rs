@@ -264,7 +264,7 @@ impl Lookout {
             let (connection, _) = door.open(|| ()).await?;
             self.ask_on(connection).await
         };
-        match timeout(self.limit / 2, asked).await {
+        match timeout(self.limit, asked).await {
             Ok(Ok(said)) => said,
             Ok(Err(fail)) => Said::Failed(fail),
             Err(_) => Said::Failed(door.silent()),

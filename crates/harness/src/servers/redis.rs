@@ -23,6 +23,8 @@ pub struct Redis {
     pub clock: Option<PathBuf>,
     /// Its port speaks TLS and nothing else; its socket does not. See [`Certificates::of`] for whom to trust.
     pub tls: bool,
+    /// Where the certificates lie that it shares with others, unless it has its own.
+    pub certificates: Option<PathBuf>,
 }
 
 impl Redis {
@@ -116,6 +118,20 @@ pub(crate) fn ask_at(socket: &Path, words: &[&str]) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes[..count]).into_owned())
 }
 
+/// What makes a server speak TLS at this port, with the certificates of this folder.
+pub(super) fn tls_lines(port: u16, folder: &Path) -> io::Result<[String; 5]> {
+    let certificates = Certificates::of(folder);
+    certificates.make()?;
+    let Certificates { ca, certificate, key } = certificates;
+    Ok([
+        format!("tls-port {port}"),
+        format!("tls-ca-cert-file {}", ca.display()),
+        format!("tls-cert-file {}", certificate.display()),
+        format!("tls-key-file {}", key.display()),
+        "tls-auth-clients no".to_owned(),
+    ])
+}
+
 impl Recipe for Redis {
     fn tool(&self) -> &'static str {
         self.program.unwrap_or("redis-server")
@@ -131,14 +147,7 @@ impl Recipe for Redis {
             "daemonize no".to_owned(),
         ];
         if self.tls {
-            let certificates = Certificates::of(folder);
-            certificates.make()?;
-            let Certificates { ca, certificate, key } = certificates;
-            lines.push(format!("tls-port {port}"));
-            lines.push(format!("tls-ca-cert-file {}", ca.display()));
-            lines.push(format!("tls-cert-file {}", certificate.display()));
-            lines.push(format!("tls-key-file {}", key.display()));
-            lines.push("tls-auth-clients no".to_owned());
+            lines.extend(tls_lines(port, self.certificates.as_deref().unwrap_or(folder))?);
         }
         lines.extend(self.lines.iter().cloned());
         let file = folder.join("redis.conf");

@@ -7,8 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use leasehold_core::Clock;
+use tempfile::TempDir;
 
-use super::redis::{Redis, ask, ask_at};
+use super::certificates::{Certificates, HOST};
+use super::redis::{Redis, ask, ask_at, tls_lines};
 use super::{NoServer, Recipe, Server};
 
 /// As the sentinels call the master.
@@ -22,7 +24,7 @@ const ORDER_AGAIN: Duration = Duration::from_secs(5);
 /// What they are to be like.
 #[derive(Debug, Clone)]
 pub struct Shape {
-    /// What each server is like.
+    /// What each server is like. If it speaks TLS, all of them and the sentinels do.
     pub redis: Redis,
     /// How many replicas the master has.
     pub replicas: usize,
@@ -46,6 +48,8 @@ pub struct Watched {
     pub servers: Vec<Server>,
     /// Each sentinel, likewise.
     pub sentinels: Vec<Server>,
+    /// Where their common certificates lie, if they speak TLS.
+    certificates: Option<TempDir>,
 }
 
 /// What a sentinel does more often than it does by itself, in milliseconds.
@@ -75,6 +79,7 @@ struct Sentinel {
     master: SocketAddr,
     quorum: usize,
     down_after: Duration,
+    certificates: Option<PathBuf>,
 }
 
 impl Recipe for Sentinel {
@@ -86,11 +91,22 @@ impl Recipe for Sentinel {
         // One for each port: another may have been taken before.
         let file = folder.join(format!("sentinel-{port}.conf"));
         if !file.exists() {
-            let (ip, of) = (self.master.ip(), self.master.port());
-            let Self { master: _, quorum, down_after } = self;
-            let lines = [
-                "bind 127.0.0.1".to_owned(),
-                format!("port {port}"),
+            let Self { master, quorum, down_after, certificates } = self;
+            let (ip, of) = (host(*master, certificates.is_some()), master.port());
+            let mut lines = vec!["bind 127.0.0.1".to_owned()];
+            match certificates {
+                None => lines.push(format!("port {port}")),
+                Some(certificates) => {
+                    lines.push("port 0".to_owned());
+                    lines.extend(tls_lines(port, certificates)?);
+                    // As their certificates do, they speak of names. The first of these has to come before any name.
+                    lines.push("tls-replication yes".to_owned());
+                    lines.push("sentinel resolve-hostnames yes".to_owned());
+                    lines.push("sentinel announce-hostnames yes".to_owned());
+                    lines.push(format!("sentinel announce-ip {HOST}"));
+                }
+            }
+            lines.extend([
                 format!("unixsocket {}", socket(folder).display()),
                 format!("dir {}", folder.display()),
                 "daemonize no".to_owned(),
@@ -99,7 +115,7 @@ impl Recipe for Sentinel {
                 // So that one failover soon follows the other.
                 format!("sentinel failover-timeout {NAME} {}", down_after.as_millis() * 3),
                 format!("sentinel parallel-syncs {NAME} 2"),
-            ];
+            ]);
             std::fs::write(&file, lines.join("\n") + "\n")?;
         }
         let mut command = Command::new(program);
@@ -110,6 +126,11 @@ impl Recipe for Sentinel {
     fn answers(&self, folder: &Path, _port: u16) -> bool {
         ask_at(&socket(folder), OFTEN).is_ok_and(|answer| answer.starts_with("+OK"))
     }
+}
+
+/// What a server is called by others: over TLS as in its certificate.
+fn host(address: SocketAddr, tls: bool) -> String {
+    if tls { HOST.to_owned() } else { address.ip().to_string() }
 }
 
 fn socket(folder: &Path) -> PathBuf {
@@ -125,27 +146,42 @@ impl Watched {
     pub fn start(shape: &Shape) -> Result<Self, NoServer> {
         let Shape { redis, replicas, sentinels, down_after } = shape;
         // Else a replica waits for others that might want the same data.
-        let redis = redis.clone().line("repl-diskless-sync-delay 0");
+        let mut redis = redis.clone().line("repl-diskless-sync-delay 0");
+        let (tls, certificates) = (redis.tls, if redis.tls { Some(tempfile::tempdir()?) } else { None });
+        let at = certificates.as_ref().map(|folder| folder.path().to_owned());
+        if tls {
+            redis.certificates.clone_from(&at);
+            redis = redis.line("tls-replication yes").line(format!("replica-announce-ip {HOST}"));
+        }
         let master = redis.clone().start()?;
         let address = master.address();
         let mut servers = vec![master];
         for _ in 0..*replicas {
-            let of = format!("replicaof {} {}", address.ip(), address.port());
+            let of = format!("replicaof {} {}", host(address, tls), address.port());
             servers.push(redis.clone().line(of).start()?);
         }
-        let sentinel =
-            || Sentinel { master: address, quorum: sentinels.div_ceil(2), down_after: *down_after };
+        let (quorum, down_after) = (sentinels.div_ceil(2), *down_after);
+        let sentinel = || Sentinel { master: address, quorum, down_after, certificates: at.clone() };
         let sentinels = (0..*sentinels).map(|_| Server::start(sentinel())).collect::<Result<_, _>>()?;
-        let watched = Self { servers, sentinels };
+        let watched = Self { servers, sentinels, certificates };
         watched.settled()?;
         Ok(watched)
     }
 
-    /// The URL of the store in them, with this behind it, such as `?min_replicas=1`.
+    /// The URL of the store in them, with this behind it, such as `?min_replicas=1`. Over TLS whom to trust stands in it.
     #[must_use]
     pub fn url(&self, more: &str) -> String {
-        let addresses: Vec<_> = self.sentinels.iter().map(|one| one.address().to_string()).collect();
-        format!("redis+sentinel://{}/{NAME}{more}", addresses.join(","))
+        let tls = self.certificates.is_some();
+        let address = |one: &Server| format!("{}:{}", host(one.address(), tls), one.address().port());
+        let addresses = self.sentinels.iter().map(address).collect::<Vec<_>>().join(",");
+        match &self.certificates {
+            None => format!("redis+sentinel://{addresses}/{NAME}{more}"),
+            Some(folder) => {
+                let ca = Certificates::of(folder.path()).ca;
+                let more = more.replacen('?', "&", 1);
+                format!("rediss+sentinel://{addresses}/{NAME}?ca={}{more}", ca.display())
+            }
+        }
     }
 
     /// The sentinels that are not stopped: to wait for the others would take longer than all else.
