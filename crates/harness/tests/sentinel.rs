@@ -166,7 +166,8 @@ async fn a_lease_that_the_new_master_does_not_have_is_lost_at_once_and_tokens_ri
 #[tokio::test]
 async fn what_both_replicas_must_have_is_never_granted_to_be_lost() {
     let Some(watched) = watched() else { return };
-    let careful = connect(&watched, "?min_replicas=2").await;
+    // It gives up on replicas long before the engine gives up on it.
+    let careful = connect(&watched, "?min_replicas=2&timeout=400ms").await;
     let (holder, other) = (connect(&watched, "?min_replicas=2").await, connect(&watched, "").await);
     let ttl = Duration::from_secs(4);
     let lease = holder.lock("x").ttl(ttl).acquire_within(PATIENCE).await.unwrap();
