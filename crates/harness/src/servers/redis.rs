@@ -1,6 +1,7 @@
 //! A Redis, or what speaks like one, for tests: on a port and on a socket in its folder.
 
 use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,6 +36,12 @@ impl Redis {
         Server::start(self)
     }
 
+    /// As a node of a cluster, that is told later which others there are.
+    #[must_use]
+    pub fn clustered(self) -> Self {
+        self.line(CLUSTERED)
+    }
+
     /// One more line of its configuration.
     #[must_use]
     pub fn line(mut self, line: impl Into<String>) -> Self {
@@ -42,6 +49,10 @@ impl Redis {
         self
     }
 }
+
+const CLUSTERED: &str = "cluster-enabled yes";
+/// So far above its port is the one by which nodes of a cluster speak to each other.
+const BUS: u16 = 10_000;
 
 /// The program that carries Valkey.
 pub const VALKEY: &str = "valkey-server";
@@ -116,6 +127,25 @@ pub(crate) fn ask_at(socket: &Path, words: &[&str]) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes[..count]).into_owned())
 }
 
+/// Asks it something that it answers with a text.
+pub(crate) fn said(server: &Server, words: &[&str]) -> io::Result<String> {
+    let answer = ask(server, words)?;
+    refused(&answer)?;
+    let text = answer.split_once("\r\n").map(|(_length, text)| text.trim_end());
+    text.map(str::to_owned).ok_or_else(|| io::Error::other(answer.clone()))
+}
+
+/// What it refuses is an error.
+pub(crate) fn refused(answer: &str) -> io::Result<()> {
+    if answer.starts_with('-') { Err(io::Error::other(answer.trim().to_owned())) } else { Ok(()) }
+}
+
+/// Asks it for something that it does or does not.
+pub(crate) fn ok(server: &Server, words: &[&str]) -> io::Result<()> {
+    let answer = ask(server, words)?;
+    if answer.starts_with("+OK") { Ok(()) } else { Err(io::Error::other(format!("{words:?}: {answer}"))) }
+}
+
 impl Recipe for Redis {
     fn tool(&self) -> &'static str {
         self.program.unwrap_or("redis-server")
@@ -155,6 +185,11 @@ impl Recipe for Redis {
         // One that wants a password is there, too.
         let answer = ask_at(&socket_in(folder), &["PING"]);
         answer.is_ok_and(|answer| answer.starts_with("+PONG") || answer.starts_with("-NOAUTH"))
+    }
+
+    fn suits(&self, port: u16) -> bool {
+        let is_free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+        self.lines.iter().all(|line| line != CLUSTERED) || port.checked_add(BUS).is_some_and(is_free)
     }
 }
 
