@@ -190,19 +190,16 @@ impl Cluster {
         }
     }
 
-    /// In any order, so that not all clients ask the same node; and more of them, where one does not answer soon.
+    /// In no certain order, so that not all clients ask the same node; and more of them, where one does not answer soon.
     async fn ask(&self, avoid: Option<&Address>) -> Result<Slots> {
-        let mut order: Vec<Address> = self.known().nodes.keys().cloned().collect();
-        order.extend(self.known().slots.masters());
-        order.extend(self.seeds.iter().cloned());
+        // Those first to whom there is a connection.
+        let mut order = self.known().slots.masters();
         fastrand::shuffle(&mut order);
+        let mut seeds = self.seeds.clone();
+        fastrand::shuffle(&mut seeds);
+        seeds.retain(|seed| !order.contains(seed));
+        order.extend(seeds);
         order.sort_by_key(|address| Some(address) == avoid);
-        let mut asked: Vec<Address> = Vec::new();
-        order.retain(|address| {
-            let first = !asked.contains(address);
-            asked.push(address.clone());
-            first
-        });
         let mut order = order.into_iter();
         let mut asking = FuturesUnordered::new();
         let mut failed: Option<Fail> = None;
