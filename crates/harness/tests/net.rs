@@ -1,4 +1,5 @@
 //! The networks that tests are given: what is cut is cut, in one direction or in both, and nothing is left of them.
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
