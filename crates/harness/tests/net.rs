@@ -16,7 +16,7 @@ use leasehold_harness::servers::redis::{Redis, ask};
 const SOON: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn net(hosts: u8) -> Option<Net> {
+fn net(hosts: usize) -> Option<Net> {
     match Net::start(hosts) {
         Ok(net) => Some(net),
         Err(NoServer::Missing(tool)) => {

@@ -65,7 +65,7 @@ impl Net {
     /// # Errors
     ///
     /// [`NoServer::Missing`] where the rights, the tools or the system for it are not at hand.
-    pub fn start(count: u8) -> Result<Self, NoServer> {
+    pub fn start(count: usize) -> Result<Self, NoServer> {
         let [ip, nsenter, unshare] =
             ["ip", "nsenter", "unshare"].map(|tool| find(tool).ok_or(NoServer::Missing(tool)));
         let (ip, nsenter, unshare) = (ip?, nsenter?, unshare?);
@@ -74,7 +74,7 @@ impl Net {
         let mut net = Self { hosts: Vec::new(), cuts: Mutex::new(0), keepers: Vec::new(), hub, at_hub, ip };
         let (at_hub, ip) = (net.at_hub.clone(), net.ip.clone());
         run(at_hub.command("sh").args(["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]), "")?;
-        for number in 1..=count {
+        for number in 1..=u8::try_from(count).map_err(io::Error::other)? {
             let keeper = Keeper::start(&unshare, KEEP)?;
             let (gate, address) = (Ipv4Addr::new(10, 213, number, 1), Ipv4Addr::new(10, 213, number, 2));
             let (host, pid) = (keeper.host(&nsenter, address), keeper.0.id());
