@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod net;
 pub mod nodes;
 pub mod redis;
+pub mod sentinel;
 
 use std::fs::File;
 use std::io;
