@@ -1,13 +1,14 @@
 //! A master with its replicas, and the sentinels that watch over them, fail over by themselves, or when told to.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use leasehold_core::Clock;
 
+use super::net::Host;
 use super::redis::{Redis, ask, ask_at};
 use super::{NoServer, Recipe, Server};
 
@@ -28,12 +29,14 @@ pub struct Shape {
     pub sentinels: usize,
     /// After how long a server that is silent counts as down.
     pub down_after: Duration,
+    /// On which host each server and the sentinel beside it runs, as far as there are any; the rest is on this machine.
+    pub hosts: Vec<Host>,
 }
 
 impl Default for Shape {
     fn default() -> Self {
         let (redis, down_after) = (Redis::default(), Duration::from_secs(1));
-        Self { redis, replicas: 2, sentinels: 3, down_after }
+        Self { redis, replicas: 2, sentinels: 3, down_after, hosts: Vec::new() }
     }
 }
 
@@ -70,6 +73,7 @@ struct Sentinel {
     master: SocketAddr,
     quorum: usize,
     down_after: Duration,
+    host: Option<Host>,
 }
 
 impl Recipe for Sentinel {
@@ -82,9 +86,10 @@ impl Recipe for Sentinel {
         let file = folder.join(format!("sentinel-{port}.conf"));
         if !file.exists() {
             let (ip, of) = (self.master.ip(), self.master.port());
-            let Self { master: _, quorum, down_after } = self;
+            let Self { master: _, quorum, down_after, host: _ } = self;
             let lines = [
-                "bind 127.0.0.1".to_owned(),
+                format!("bind {}", self.ip()),
+                "protected-mode no".to_owned(),
                 format!("port {port}"),
                 format!("unixsocket {}", socket(folder).display()),
                 format!("dir {}", folder.display()),
@@ -97,9 +102,13 @@ impl Recipe for Sentinel {
             ];
             std::fs::write(&file, lines.join("\n") + "\n")?;
         }
-        let mut command = Command::new(program);
+        let mut command = Host::command_on(self.host.as_ref(), program);
         command.arg(file).arg("--sentinel").current_dir(folder);
         Ok(command)
+    }
+
+    fn ip(&self) -> Ipv4Addr {
+        self.host.as_ref().map_or(Ipv4Addr::LOCALHOST, |host| host.address)
     }
 
     fn answers(&self, folder: &Path, _port: u16) -> bool {
@@ -118,19 +127,24 @@ impl Watched {
     ///
     /// When there is no such server on this machine, or they do not come together.
     pub fn start(shape: &Shape) -> Result<Self, NoServer> {
-        let Shape { redis, replicas, sentinels, down_after } = shape;
+        let Shape { redis, replicas, sentinels, down_after, hosts } = shape;
         // Else a replica waits for others that might want the same data.
         let redis = redis.clone().line("repl-diskless-sync-delay 0");
-        let master = redis.clone().start()?;
+        let place = |number: usize| Redis { host: hosts.get(number).cloned(), ..redis.clone() };
+        let master = place(0).start()?;
         let address = master.address();
         let mut servers = vec![master];
-        for _ in 0..*replicas {
+        for number in 1..=*replicas {
             let of = format!("replicaof {} {}", address.ip(), address.port());
-            servers.push(redis.clone().line(of).start()?);
+            servers.push(place(number).line(of).start()?);
         }
-        let sentinel =
-            || Sentinel { master: address, quorum: sentinels.div_ceil(2), down_after: *down_after };
-        let sentinels = (0..*sentinels).map(|_| Server::start(sentinel())).collect::<Result<_, _>>()?;
+        let (quorum, down_after) = (sentinels.div_ceil(2), *down_after);
+        let sentinel = |number: usize| {
+            let host = hosts.get(number).cloned();
+            Sentinel { master: address, quorum, down_after, host }
+        };
+        let sentinels =
+            (0..*sentinels).map(|number| Server::start(sentinel(number))).collect::<Result<_, _>>()?;
         let watched = Self { servers, sentinels };
         watched.settled()?;
         Ok(watched)
@@ -147,8 +161,8 @@ impl Watched {
     fn named_by(&self, sentinel: &Server) -> Option<(u64, usize)> {
         let told = ask(sentinel, &["SENTINEL", "MASTER", NAME]).ok()?;
         let epoch: u64 = field(&told, "config-epoch")?.parse().ok()?;
-        let port: u16 = field(&told, "port")?.parse().ok()?;
-        let server = self.servers.iter().position(|server| server.address().port() == port)?;
+        let address = format!("{}:{}", field(&told, "ip")?, field(&told, "port")?);
+        let server = self.servers.iter().position(|server| server.address().to_string() == address)?;
         Some((epoch, server))
     }
 

@@ -5,6 +5,7 @@
 mod command;
 mod holder;
 mod quorum;
+mod sentinel;
 
 use std::time::Duration;
 
