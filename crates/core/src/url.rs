@@ -58,9 +58,15 @@ schemes! {
     /// Redis over a unix socket.
     RedisUnix "redis+unix" Path ["prefix", "timeout", "min_replicas", "restart_delay", "password_file"];
     /// Redis behind Sentinel.
-    RedisSentinel "redis+sentinel" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    RedisSentinel "redis+sentinel" Hosts [
+        "prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file", "sentinel_user",
+        "sentinel_password_file"
+    ];
     /// Redis behind Sentinel, over TLS.
-    RedissSentinel "rediss+sentinel" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    RedissSentinel "rediss+sentinel" Hosts [
+        "prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file", "sentinel_user",
+        "sentinel_password_file"
+    ];
     /// A Redis Cluster.
     RedisCluster "redis+cluster" Hosts [
         "prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use leasehold_core::{Check, Code, Doctor, Health, LockName, Op, Result, ServerTime, StoreErrorKind};
 
-use crate::config::Place;
+use crate::config::{Place, Site};
 use crate::events::channel_of;
 use crate::fail::{self, Fail};
 use crate::script::{Answer, text};
@@ -44,10 +44,10 @@ impl Doctor for RedisStore {
             (false, role) => role.copied().unwrap_or_default().to_owned(),
         };
         let user = self.0.settings.user.as_deref().unwrap_or("default");
-        let tls = match &self.0.settings.place {
-            Place::Tcp { tls: Some(_), .. } => "TLS on",
-            Place::Tcp { tls: None, .. } => "TLS off",
-            Place::Unix(_) => "at a socket of this machine",
+        let tls = match &self.0.settings.site {
+            Site::Fixed(Place::Unix(_)) => "at a socket of this machine",
+            site if site.is_encrypted() => "TLS on",
+            _ => "TLS off",
         };
         Ok(format!("{what}, {role}, {tls}, as user {user:?}"))
     }
@@ -76,7 +76,7 @@ impl Doctor for RedisStore {
             }
             Err(fail) => checks.push(Check::untold("nodes", &self.failed(Op::Check, None)(fail))),
         }
-        checks.push(check_cleartext(&self.0.settings.place, self.0.settings.password.is_some()));
+        checks.push(check_cleartext(&self.0.settings.site, self.0.settings.password.is_some()));
         checks.push(self.check_events().await);
         checks.push(self.check_strangers().await);
         checks
@@ -300,23 +300,24 @@ async fn check_persistence(node: &Node) -> Check {
 }
 
 /// Whether a password can be read on its way.
-fn check_cleartext(place: &Place, password: bool) -> Check {
+fn check_cleartext(site: &Site, password: bool) -> Check {
     const NAME: &str = "cleartext";
-    match place {
-        Place::Unix(_) => Check::ok(NAME, "nothing goes over a network"),
-        Place::Tcp { tls: Some(_), .. } => Check::ok(NAME, "TLS: nothing goes over the network in clear"),
-        Place::Tcp { host, tls: None, .. } if is_loopback(host) => {
-            Check::ok(NAME, "no TLS, and nothing leaves this machine")
-        }
-        Place::Tcp { tls: None, .. } if password => Check::warning(
+    let stays_here = |place: &Place| match place {
+        Place::Unix(_) => true,
+        Place::Tcp { host, .. } => is_loopback(host),
+    };
+    match site {
+        Site::Fixed(Place::Unix(_)) => Check::ok(NAME, "nothing goes over a network"),
+        site if site.is_encrypted() => Check::ok(NAME, "TLS: nothing goes over the network in clear"),
+        Site::Fixed(place) if stays_here(place) => Check::ok(NAME, "no TLS, and nothing leaves this machine"),
+        // Where the servers are that they name is not for us to say.
+        _ if password => Check::warning(
             NAME,
             Code::CLEARTEXT,
             "the password goes over the network in clear",
-            "use TLS: rediss://",
+            "use TLS: rediss://, rediss+sentinel:// or rediss+cluster://",
         ),
-        Place::Tcp { tls: None, .. } => {
-            Check::ok(NAME, "no TLS, and no password: whoever reaches the port may do anything")
-        }
+        _ => Check::ok(NAME, "no TLS, and no password: whoever reaches the port may do anything"),
     }
 }
 
@@ -340,7 +341,7 @@ mod tests {
             (at("::1", None), true, Health::Ok),
             (Place::Unix("/run/redis.sock".into()), true, Health::Ok),
         ] {
-            let check = check_cleartext(&place, password);
+            let check = check_cleartext(&Site::Fixed(place.clone()), password);
             assert_eq!((check.health, check.fix.is_some()), (health, health != Health::Ok), "{place:?}");
         }
     }

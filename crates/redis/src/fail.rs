@@ -220,6 +220,27 @@ impl Fail {
         self
     }
 
+    /// What the server would have called it.
+    pub(crate) fn word(mut self, word: &str) -> Self {
+        self.word = Some(word.to_owned());
+        self
+    }
+
+    /// Says which server it was, where the name of the store does not.
+    pub(crate) fn at(mut self, server: &impl std::fmt::Display) -> Self {
+        self.message = format!("{} (at {server})", self.message);
+        self
+    }
+
+    /// What happened, for a list of failures.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(crate) fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
     /// It may have been done all the same.
     pub(crate) fn unknown(mut self) -> Self {
         self.effect = Effect::Unknown;
@@ -253,12 +274,6 @@ impl Fail {
     /// The server, or the way to it, may be there again later.
     pub(crate) fn is_away(&self) -> bool {
         self.kind == StoreErrorKind::Unavailable
-    }
-
-    /// Which of several servers it was.
-    pub(crate) fn at(mut self, server: &impl std::fmt::Display) -> Self {
-        self.message = format!("{server}: {}", self.message);
-        self
     }
 
     /// Whether a script met, in a slot that is being moved, a key that is gone from here already. Its first steps only

@@ -1,11 +1,11 @@
 //! A connection that only listens: to channels of a whole server, and in a cluster to those of one slot.
 
-use leasehold_core::StoreErrorKind;
-use redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
-use redis::{FromRedisValue as _, PushInfo, PushKind, Value};
-use tokio::sync::mpsc::UnboundedReceiver;
-
 use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use leasehold_core::StoreErrorKind;
+use redis::aio::{MultiplexedConnection, PubSubSink};
+use redis::{FromRedisValue as _, Msg, PushInfo, PushKind, Value};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::fail::{Fail, Result};
 use crate::servers::Node;
@@ -26,7 +26,7 @@ pub(crate) enum Sink {
 
 /// By which it tells.
 pub(crate) enum Stream {
-    Server(PubSubStream),
+    Server(BoxStream<'static, Msg>),
     Cluster(UnboundedReceiver<PushInfo>),
 }
 

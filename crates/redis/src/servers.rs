@@ -10,7 +10,7 @@ use redis::{Cmd, Value};
 use crate::cluster::Cluster;
 use crate::cluster::route::Hops;
 use crate::cluster::slots::Address;
-use crate::config::Settings;
+use crate::config::{Settings, Site};
 use crate::fail::Result;
 use crate::keys::{Keys, slot};
 use crate::link::{Link, Live};
@@ -109,9 +109,9 @@ impl Route<'_> {
 
 impl Servers {
     pub(crate) fn new(settings: &Settings, clock: &Clock, wakes: &Arc<Wakes>) -> Result<Self> {
-        match &settings.cluster {
-            None => Ok(Self::One(Node::new(Link::new(settings, clock.clone())?, None))),
-            Some(seeds) => Ok(Self::Cluster(Cluster::new(settings, seeds, clock, wakes))),
+        match &settings.site {
+            Site::Cluster(seeds) => Ok(Self::Cluster(Cluster::new(settings, seeds, clock, wakes))),
+            _ => Ok(Self::One(Node::new(Link::new(settings, clock.clone())?, None))),
         }
     }
 

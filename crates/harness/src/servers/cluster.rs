@@ -9,6 +9,7 @@ use std::time::Duration;
 use leasehold_core::Clock;
 pub use moving::Move;
 
+use super::net::Host;
 use super::redis::{Redis, ask, ok, said};
 use super::{NoServer, Server};
 
@@ -28,11 +29,19 @@ pub struct Shape {
     pub node_timeout: Duration,
     /// What each server is like.
     pub redis: Redis,
+    /// On which host each runs, as far as there are any; the rest is on this machine.
+    pub hosts: Vec<Host>,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { masters: 3, replicas: 1, node_timeout: Duration::from_millis(1500), redis: Redis::default() }
+        Self {
+            masters: 3,
+            replicas: 1,
+            node_timeout: Duration::from_millis(1500),
+            redis: Redis::default(),
+            hosts: Vec::new(),
+        }
     }
 }
 
@@ -64,7 +73,7 @@ impl Cluster {
     ///
     /// When there is no such server on this machine, or they do not come together.
     pub fn start(shape: &Shape) -> Result<Self, NoServer> {
-        let Shape { masters, replicas, node_timeout, redis } = shape;
+        let Shape { masters, replicas, node_timeout, redis, hosts } = shape;
         let redis = redis
             .clone()
             .clustered()
@@ -74,7 +83,8 @@ impl Cluster {
             // Else a replica waits for others that might want the same data.
             .line("repl-diskless-sync-delay 0");
         let count = masters * (1 + replicas);
-        let servers = (0..count).map(|_| redis.clone().start()).collect::<Result<Vec<_>, _>>()?;
+        let place = |node: usize| hosts.get(node).map_or(redis.clone(), |host| redis.clone().on(host));
+        let servers = (0..count).map(|node| place(node).start()).collect::<Result<Vec<_>, _>>()?;
         let ids =
             servers.iter().map(|server| said(server, &["CLUSTER", "MYID"])).collect::<Result<_, _>>()?;
         let cluster = Self { servers, ids };

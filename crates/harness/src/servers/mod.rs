@@ -3,8 +3,10 @@
 pub mod certificates;
 pub mod clock;
 pub mod cluster;
+pub mod net;
 pub mod nodes;
 pub mod redis;
+pub mod sentinel;
 
 use std::fs::File;
 use std::io;
@@ -49,6 +51,10 @@ pub(crate) trait Recipe: Send + Sync {
     fn command(&self, program: &Path, folder: &Path, port: u16) -> io::Result<Command>;
     /// Whether it answers.
     fn answers(&self, folder: &Path, port: u16) -> bool;
+    /// Where it listens.
+    fn ip(&self) -> Ipv4Addr {
+        Ipv4Addr::LOCALHOST
+    }
     /// Whether it can do with this port: it may need another one beside it.
     fn suits(&self, _port: u16) -> bool {
         true
@@ -154,7 +160,7 @@ impl Server {
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (self.recipe.ip(), self.port).into()
     }
 
     /// Where it keeps its files.

@@ -11,6 +11,7 @@ use leasehold_core::Clock;
 
 use super::certificates::{Certificates, HOST};
 use super::clock::ToldClock;
+use super::net::Host;
 use super::{NoServer, Recipe, Server, clock};
 
 /// What a Redis for tests is to be like.
@@ -24,6 +25,8 @@ pub struct Redis {
     pub clock: Option<PathBuf>,
     /// Its port speaks TLS and nothing else; its socket does not. See [`Certificates::of`] for whom to trust.
     pub tls: bool,
+    /// On which host of a network it runs, instead of this machine.
+    pub host: Option<Host>,
 }
 
 impl Redis {
@@ -40,6 +43,12 @@ impl Redis {
     #[must_use]
     pub fn clustered(self) -> Self {
         self.line(CLUSTERED)
+    }
+
+    /// On this host.
+    #[must_use]
+    pub fn on(self, host: &Host) -> Self {
+        Self { host: Some(host.clone()), ..self }
     }
 
     /// One more line of its configuration.
@@ -153,7 +162,7 @@ impl Recipe for Redis {
 
     fn command(&self, program: &Path, folder: &Path, port: u16) -> io::Result<Command> {
         let mut lines = vec![
-            "bind 127.0.0.1".to_owned(),
+            format!("bind {}", self.ip()),
             format!("port {}", if self.tls { 0 } else { port }),
             format!("unixsocket {}", socket_in(folder).display()),
             format!("dir {}", folder.display()),
@@ -170,10 +179,14 @@ impl Recipe for Redis {
             lines.push(format!("tls-key-file {}", key.display()));
             lines.push("tls-auth-clients no".to_owned());
         }
+        if self.host.is_some() {
+            // Nobody but the test reaches it.
+            lines.push("protected-mode no".to_owned());
+        }
         lines.extend(self.lines.iter().cloned());
         let file = folder.join("redis.conf");
         std::fs::write(&file, lines.join("\n") + "\n")?;
-        let mut command = Command::new(program);
+        let mut command = Host::command_on(self.host.as_ref(), program);
         command.arg(file).current_dir(folder);
         if let Some(library) = &self.clock {
             clock::give(&mut command, library, folder)?;
@@ -185,6 +198,10 @@ impl Recipe for Redis {
         // One that wants a password is there, too.
         let answer = ask_at(&socket_in(folder), &["PING"]);
         answer.is_ok_and(|answer| answer.starts_with("+PONG") || answer.starts_with("-NOAUTH"))
+    }
+
+    fn ip(&self) -> Ipv4Addr {
+        self.host.as_ref().map_or(Ipv4Addr::LOCALHOST, |host| host.address)
     }
 
     fn suits(&self, port: u16) -> bool {

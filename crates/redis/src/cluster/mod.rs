@@ -16,7 +16,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use leasehold_core::{Clock, Doubt, StoreErrorKind};
 
-use crate::config::{Place, Settings};
+use crate::config::{Place, Settings, Site, Tls};
 use crate::fail::{Fail, Result};
 use crate::link::{Doubts, Link};
 use crate::nodes::Peers;
@@ -35,6 +35,7 @@ const RELEARN: Duration = Duration::from_secs(1);
 pub(crate) struct Cluster {
     settings: Settings,
     seeds: Vec<Address>,
+    tls: Tls,
     clock: Clock,
     pub(crate) doubts: Arc<Doubts>,
     wakes: Arc<Wakes>,
@@ -54,8 +55,13 @@ struct Known {
 
 impl Cluster {
     pub(crate) fn new(settings: &Settings, seeds: &[Place], clock: &Clock, wakes: &Arc<Wakes>) -> Arc<Self> {
+        let tls = match seeds.first() {
+            Some(Place::Tcp { tls, .. }) => tls.clone(),
+            _ => None,
+        };
         Arc::new(Self {
             settings: settings.clone(),
+            tls,
             seeds: seeds.iter().filter_map(Address::of).collect(),
             clock: clock.clone(),
             doubts: Arc::default(),
@@ -87,14 +93,10 @@ impl Cluster {
 
     fn link(&self, address: &Address) -> Result<Link> {
         let Address { host, port } = address.clone();
-        let tls = match &self.settings.place {
-            Place::Tcp { tls, .. } => tls.clone(),
-            Place::Unix(_) => None,
-        };
-        let place = Place::Tcp { host, port, tls };
+        let site = Site::Fixed(Place::Tcp { host, port, tls: self.tls.clone() });
         // Two addresses of one node are no two votes here.
         let settings =
-            Settings { label: address.to_string(), place, peers: Peers::default(), ..self.settings.clone() };
+            Settings { label: address.to_string(), site, peers: Peers::default(), ..self.settings.clone() };
         Ok(Link::new(&settings, self.clock.clone())?.doubting(&self.doubts))
     }
 
