@@ -58,13 +58,23 @@ schemes! {
     /// Redis over a unix socket.
     RedisUnix "redis+unix" Path ["prefix", "timeout", "min_replicas", "restart_delay", "password_file"];
     /// Redis behind Sentinel.
-    RedisSentinel "redis+sentinel" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    RedisSentinel "redis+sentinel" Hosts [
+        "prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file", "sentinel_user",
+        "sentinel_password_file"
+    ];
     /// Redis behind Sentinel, over TLS.
-    RedissSentinel "rediss+sentinel" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    RedissSentinel "rediss+sentinel" Hosts [
+        "prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file", "sentinel_user",
+        "sentinel_password_file"
+    ];
     /// A Redis Cluster.
-    RedisCluster "redis+cluster" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    RedisCluster "redis+cluster" Hosts [
+        "prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"
+    ];
     /// A Redis Cluster over TLS.
-    RedissCluster "rediss+cluster" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    RedissCluster "rediss+cluster" Hosts [
+        "prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"
+    ];
     /// A quorum of several Redis.
     RedlockRedis "redlock+redis" Hosts [
         "prefix", "node_timeout", "longest_ttl", "restart_delay", "ca", "password_file"

@@ -11,6 +11,7 @@ mod fence;
 mod fighter;
 mod nodes;
 mod pen;
+mod split;
 mod stage;
 mod verdict;
 
@@ -21,14 +22,16 @@ use leasehold_conformance::{Check, Failure};
 use leasehold_core::Clock;
 use tokio::sync::watch;
 
-pub use fault::{FAULTS, Fault, QUORUM};
+pub use fault::{FAULTS, Fault, QUORUM, SPLIT};
 use fence::Fence;
 use fighter::{Fighter, fight};
 use nodes::Field;
+use split::Split;
 use stage::{Stage, Staged};
 pub use verdict::Fought;
 
 use crate::servers::NoServer;
+use crate::servers::net::Host;
 
 /// The ttl of every lease.
 pub const TTL: Duration = Duration::from_secs(1);
@@ -74,6 +77,15 @@ pub fn campaign(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<F
 /// As [`campaign`].
 pub fn quorum(lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
     fight_under(&QUORUM, lasting, seed, OF_QUORUM, || Field::open(OF_QUORUM, seed))
+}
+
+/// Fights for the locks of a quorum for so long, on hosts of a network that is cut, and judges it.
+///
+/// # Errors
+///
+/// As [`campaign`].
+pub fn split(lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
+    fight_under(&SPLIT, lasting, seed, OF_QUORUM, || Split::open(seed))
 }
 
 fn fight_under<S: Staged>(
@@ -125,7 +137,9 @@ fn once(
             Arc::new(Fighter::new(number, stage.url(number), fence.clone(), stopped.clone(), dice))
         })
         .collect();
-    let running: Vec<_> = fighters.iter().map(|fighter| start(fighter.clone())).collect();
+    let homes = (0..clients).map(|number| stage.home(number));
+    let running: Vec<_> =
+        fighters.iter().zip(homes).map(|(fighter, home)| start(fighter.clone(), home)).collect();
     let struck = stage.strike(&clock, lasting, &fighters);
     // Everybody must get one more, now that nothing is wrong any more.
     let healed = clock.now();
@@ -150,8 +164,9 @@ fn once(
 }
 
 /// Each on a thread of its own, as a program of its own would be: what holds one up does not hold up the others.
-fn start(fighter: Arc<Fighter>) -> std::thread::JoinHandle<Check> {
+fn start(fighter: Arc<Fighter>, home: Option<Host>) -> std::thread::JoinHandle<Check> {
     std::thread::spawn(move || {
+        home.map_or(Ok(()), |home| home.enter())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(fight(fighter))
     })

@@ -3,13 +3,17 @@
 
 use std::time::Duration;
 
-use leasehold_harness::campaign::{FAULTS, Fault, Unfought, campaign, quorum};
+use leasehold_harness::campaign::{FAULTS, Fault, Fought, Unfought, campaign, quorum, split};
 
 const LASTING: Duration = Duration::from_secs(3);
 
 fn befalls(name: &str) {
     let fault = Fault::named(name).unwrap();
-    match campaign(fault, LASTING, 1) {
+    judged(campaign(fault, LASTING, 1));
+}
+
+fn judged(fought: Result<Fought, Unfought>) {
+    match fought {
         Ok(fought) => println!("{fought}"),
         Err(Unfought::Missing(tool)) => eprintln!("skipped: there is no {tool} here"),
         Err(Unfought::Broken(failure)) => panic!("{failure}"),
@@ -63,9 +67,11 @@ faults!(
 /// A part of `cargo xtask prove quorum`.
 #[test]
 fn nodes_of_a_quorum() {
-    match quorum(LASTING * 2, 1) {
-        Ok(fought) => println!("{fought}"),
-        Err(Unfought::Missing(tool)) => eprintln!("skipped: there is no {tool} here"),
-        Err(Unfought::Broken(failure)) => panic!("{failure}"),
-    }
+    judged(quorum(LASTING * 2, 1));
+}
+
+/// A part of `cargo xtask prove split`.
+#[test]
+fn a_network_that_falls_apart() {
+    judged(split(LASTING * 2, 1));
 }

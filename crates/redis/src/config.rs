@@ -1,10 +1,12 @@
 //! From a store URL to settings.
 
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold_core::{Code, ConfigError, Result, Scheme, Secret, StoreUrl};
+use leasehold_core::{Code, ConfigError, Endpoint, Result, Scheme, Secret, StoreUrl};
 
 use crate::nodes::Peers;
 use crate::trust;
@@ -19,13 +21,15 @@ pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Where redis-py, redlock and most hand-written locks look as well.
 const PREFIX: &str = "lock:";
 pub(crate) const PORT: u16 = 6379;
+/// Where sentinels listen.
+const SENTINEL_PORT: u16 = 26379;
 /// A password is at most so long; more is the wrong file.
 const MOST_PASSWORD_BYTES: usize = 4096;
 
 /// Where the server is, and how it is spoken to.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    pub(crate) place: Place,
+    pub(crate) site: Site,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) database: i64,
@@ -43,16 +47,36 @@ pub(crate) struct Settings {
     pub(crate) label: String,
 }
 
+/// How the server is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Site {
+    /// It is in one place.
+    Fixed(Place),
+    /// It is wherever these say.
+    Watched(Sentinels),
+    /// There are several, and each of these knows who has what.
+    Cluster(Vec<Place>),
+}
+
+/// Who knows where the master of this name is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sentinels {
+    /// Each of them. They and the servers that they name are spoken to in the same manner.
+    pub(crate) places: Vec<Place>,
+    pub(crate) master: String,
+    /// Who we are to them, if they want to know.
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+}
+
+/// Over TLS, if so: with the certificates of this CA, else those that the machine trusts.
+pub(crate) type Tls = Option<Option<Vec<u8>>>;
+
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
     /// At a port.
-    Tcp {
-        host: String,
-        port: u16,
-        /// Over TLS; with the certificates of this CA, else those that the machine trusts.
-        tls: Option<Option<Vec<u8>>>,
-    },
+    Tcp { host: String, port: u16, tls: Tls },
     /// At a socket of this machine.
     Unix(PathBuf),
 }
@@ -72,6 +96,28 @@ impl Place {
     }
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "{}", path.display()),
+            Self::Tcp { host, port, tls: _ } => {
+                write!(f, "{}", Endpoint { host: host.clone(), port: Some(*port) })
+            }
+        }
+    }
+}
+
+impl Site {
+    /// Whether all goes over TLS.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        let encrypted = |place: &Place| matches!(place, Place::Tcp { tls: Some(_), .. });
+        match self {
+            Self::Fixed(place) => encrypted(place),
+            Self::Watched(Sentinels { places, .. }) | Self::Cluster(places) => places.iter().all(encrypted),
+        }
+    }
+}
+
 impl Settings {
     /// Reads the files that the URL names.
     pub(crate) fn parse(url: &StoreUrl) -> Result<Self> {
@@ -79,7 +125,9 @@ impl Settings {
         let StoreUrl { scheme, user, password, hosts, path, options } = url;
         let tls = match scheme {
             Scheme::Redis | Scheme::Valkey | Scheme::Tair | Scheme::RedisUnix => false,
+            Scheme::RedisSentinel | Scheme::RedisCluster => false,
             Scheme::Rediss | Scheme::Valkeys | Scheme::Tairs => true,
+            Scheme::RedissSentinel | Scheme::RedissCluster => true,
             _ => {
                 return Err(wrong(
                     format!("{url} is not the URL of one Redis server"),
@@ -89,28 +137,45 @@ impl Settings {
         };
         let ca = options.get("ca").map(|path| read(path, "ca")).transpose()?;
         if ca.is_some() && !tls {
-            let help = format!("write {}s:// to use TLS", scheme.as_str());
+            let (plain, more) = scheme.as_str().split_once('+').unwrap_or((scheme.as_str(), ""));
+            let help =
+                format!("write {plain}s{}{more}:// to use TLS", if more.is_empty() { "" } else { "+" });
             return Err(wrong(format!("{}: takes no ca=, it is not encrypted", scheme.as_str()), &help));
         }
         if let Some((path, why)) = options.get("ca").zip(ca.as_deref().and_then(trust::wrong_with)) {
             let help = "name a file of certificates in PEM form, such as ca=/etc/ssl/our-ca.pem";
             return Err(wrong(format!("ca={path} says of nobody that we may trust them: {why}"), help));
         }
-        let (place, database) = if *scheme == Scheme::RedisUnix {
-            if path.is_empty() {
+        let tls = tls.then_some(ca);
+        let (site, database) = match scheme {
+            Scheme::RedisUnix if path.is_empty() => {
                 return Err(wrong(
                     "redis+unix: needs the path of a socket".to_owned(),
                     "redis+unix:///run/redis.sock",
                 ));
             }
-            (Place::Unix(path.into()), 0)
-        } else {
-            let [host] = &hosts[..] else {
-                let help = "for several servers write redis+sentinel:, redis+cluster: or redlock+redis:";
-                return Err(wrong(format!("{}: takes one host", scheme.as_str()), help));
-            };
-            let port = host.port.unwrap_or(PORT);
-            (Place::Tcp { host: host.host.clone(), port, tls: tls.then_some(ca) }, database(path)?)
+            Scheme::RedisUnix => (Site::Fixed(Place::Unix(path.into())), 0),
+            Scheme::RedisSentinel | Scheme::RedissSentinel => {
+                let (master, path) = path.split_once('/').unwrap_or((path, ""));
+                let sentinels = sentinels(*scheme, hosts, master, options, &tls)?;
+                (Site::Watched(sentinels), database(path, "redis+sentinel://host1,host2,host3/name/0")?)
+            }
+            Scheme::RedisCluster | Scheme::RedissCluster => {
+                if !matches!(path.as_str(), "" | "0") {
+                    let message =
+                        format!("{}: has no database {path:?}: a cluster has one, number 0", scheme.as_str());
+                    let help = "leave it out; prefix= keeps the locks of several programs apart";
+                    return Err(wrong(message, help));
+                }
+                (Site::Cluster(hosts.iter().map(|host| place(host, PORT, &tls)).collect()), 0)
+            }
+            _ => {
+                let [host] = &hosts[..] else {
+                    let help = "for several servers write redis+sentinel:, redis+cluster: or redlock+redis:";
+                    return Err(wrong(format!("{}: takes one host", scheme.as_str()), help));
+                };
+                (Site::Fixed(place(host, PORT, &tls)), database(path, "redis://host/0")?)
+            }
         };
         let mut password = password.clone();
         if let Some(path) = options.get("password_file") {
@@ -120,7 +185,7 @@ impl Settings {
                     "leave one of them out",
                 ));
             }
-            password = Some(password_in(path)?);
+            password = Some(password_in("password_file", path)?);
         }
         if user.is_some() && password.is_none() {
             return Err(wrong("the URL names a user and no password".to_owned(), "add password_file=/path"));
@@ -146,10 +211,10 @@ impl Settings {
             let help = "write a number of replicas, such as min_replicas=1";
             text.parse().map_err(|_| wrong(format!("min_replicas={text:?} is not a number"), help))
         })?;
-        let label = label(*scheme, &place, database);
+        let label = label(*scheme, &site, database);
         let (user, peers) = (user.clone(), Peers::default());
         Ok(Self {
-            place,
+            site,
             user,
             password,
             database,
@@ -163,29 +228,73 @@ impl Settings {
     }
 }
 
+fn list(places: &[Place]) -> String {
+    places.iter().map(Place::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// The URL as errors show it: without user, password and options.
-fn label(scheme: Scheme, place: &Place, database: i64) -> String {
-    match place {
-        Place::Unix(path) => format!("{}://{}", scheme.as_str(), path.display()),
-        Place::Tcp { host, port, tls: _ } => {
-            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-            let database = if database == 0 { String::new() } else { format!("/{database}") };
-            format!("{}://{host}:{port}{database}", scheme.as_str())
+fn label(scheme: Scheme, site: &Site, database: i64) -> String {
+    let scheme = scheme.as_str();
+    let database = if database == 0 { String::new() } else { format!("/{database}") };
+    match site {
+        Site::Fixed(place) => format!("{scheme}://{place}{database}"),
+        Site::Watched(Sentinels { places, master, .. }) => {
+            format!("{scheme}://{}/{master}{database}", list(places))
         }
+        Site::Cluster(places) => format!("{scheme}://{}", list(places)),
     }
+}
+
+fn place(host: &Endpoint, usual: u16, tls: &Tls) -> Place {
+    Place::Tcp { host: host.host.clone(), port: host.port.unwrap_or(usual), tls: tls.clone() }
+}
+
+/// Who is asked for the master.
+fn sentinels(
+    scheme: Scheme,
+    hosts: &[Endpoint],
+    master: &str,
+    options: &BTreeMap<String, String>,
+    tls: &Tls,
+) -> Result<Sentinels> {
+    let places: Vec<Place> = hosts.iter().map(|host| place(host, SENTINEL_PORT, tls)).collect();
+    let mut named = HashSet::new();
+    if let Some(twice) = places.iter().find(|place| !named.insert(place.to_string().to_ascii_lowercase())) {
+        let help = "name each sentinel once: what a majority of them says is believed";
+        return Err(wrong(format!("the sentinel {twice} stands twice in the URL"), help));
+    }
+    // As `sentinel monitor` takes them.
+    let fine = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    if master.is_empty() || !master.chars().all(fine) {
+        let message = if master.is_empty() {
+            format!("{}: needs the name of the master behind its hosts", scheme.as_str())
+        } else {
+            format!("{master:?} is not the name of a master")
+        };
+        let help = "the name that the sentinels monitor it under: redis+sentinel://host1,host2,host3/name";
+        return Err(wrong(message, help));
+    }
+    let file = options.get("sentinel_password_file");
+    let password = file.map(|path| password_in("sentinel_password_file", path)).transpose()?;
+    let user = options.get("sentinel_user").cloned();
+    if user.is_some() && password.is_none() {
+        let message = "the URL names a sentinel_user= and no password for it".to_owned();
+        return Err(wrong(message, "add sentinel_password_file=/path"));
+    }
+    Ok(Sentinels { places, master: master.to_owned(), user, password })
 }
 
 pub(crate) fn wrong(message: String, help: &str) -> leasehold_core::Error {
     ConfigError::new(message).code(Code::URL).help(help).into()
 }
 
-fn database(path: &str) -> Result<i64> {
+fn database(path: &str, example: &str) -> Result<i64> {
     if path.is_empty() {
         return Ok(0);
     }
     let number: Option<i64> = path.parse::<u16>().ok().map(i64::from);
     number.ok_or_else(|| {
-        wrong(format!("{path:?} is not the number of a database"), "for example redis://host/0")
+        wrong(format!("{path:?} is not the number of a database"), &format!("for example {example}"))
     })
 }
 
@@ -194,13 +303,13 @@ fn read(path: &str, option: &str) -> Result<Vec<u8>> {
         .map_err(|error| wrong(format!("cannot read {option}={path}: {error}"), "let this user read it"))
 }
 
-fn password_in(path: &str) -> Result<Secret> {
-    let text = String::from_utf8(read(path, "password_file")?).unwrap_or_default();
+fn password_in(option: &str, path: &str) -> Result<Secret> {
+    let text = String::from_utf8(read(path, option)?).unwrap_or_default();
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let text = text.strip_suffix('\r').unwrap_or(text);
     if text.is_empty() || text.len() > MOST_PASSWORD_BYTES || text.contains(['\n', '\0']) {
         return Err(wrong(
-            format!("password_file={path} does not hold one line of text"),
+            format!("{option}={path} does not hold one line of text"),
             "put the password in it, and nothing else",
         ));
     }
@@ -239,7 +348,7 @@ mod tests {
     fn what_is_not_said_has_a_default() {
         let settings = parse("redis://cache").unwrap();
         let place = Place::Tcp { host: "cache".to_owned(), port: 6379, tls: None };
-        assert_eq!((settings.place, settings.database), (place, 0));
+        assert_eq!((settings.site, settings.database), (Site::Fixed(place), 0));
         assert_eq!(
             (settings.prefix.as_str(), settings.timeout, settings.min_replicas),
             ("lock:", TIMEOUT, 0)
@@ -252,7 +361,8 @@ mod tests {
         let settings =
             parse("valkeys://me:pw@[::1]:7000/3?prefix=app:&timeout=2s&min_replicas=1&restart_delay=2m")
                 .unwrap();
-        assert_eq!(settings.place, Place::Tcp { host: "::1".to_owned(), port: 7000, tls: Some(None) });
+        let place = Place::Tcp { host: "::1".to_owned(), port: 7000, tls: Some(None) };
+        assert_eq!(settings.site, Site::Fixed(place));
         assert_eq!((settings.user.as_deref(), settings.database), (Some("me"), 3));
         assert_eq!((settings.prefix.as_str(), settings.min_replicas), ("app:", 1));
         assert_eq!(settings.timeout, Duration::from_secs(2));
@@ -260,7 +370,34 @@ mod tests {
         assert_eq!(settings.label, "valkeys://[::1]:7000/3");
         assert!(!format!("{settings:?}").contains("pw"));
         let unix = parse("redis+unix:///run/redis.sock").unwrap();
-        assert_eq!(unix.place, Place::Unix("/run/redis.sock".into()));
+        assert_eq!(unix.site, Site::Fixed(Place::Unix("/run/redis.sock".into())));
+    }
+
+    #[test]
+    fn sentinels_are_asked_for_a_master_by_its_name() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "hunter2\n").unwrap();
+        let options = format!(
+            "prefix=app:&min_replicas=1&restart_delay=2m&sentinel_user=s&sentinel_password_file={}",
+            file.path().display()
+        );
+        let settings = parse(&format!("redis+sentinel://me:pw@s1,[::1]:7000/main-1/3?{options}")).unwrap();
+        let at = |host: &str, port| Place::Tcp { host: host.to_owned(), port, tls: None };
+        let sentinels = Sentinels {
+            places: vec![at("s1", 26379), at("::1", 7000)],
+            master: "main-1".to_owned(),
+            user: Some("s".to_owned()),
+            password: Some(Secret::new("hunter2")),
+        };
+        assert_eq!(settings.site, Site::Watched(sentinels));
+        assert_eq!((settings.user.as_deref(), settings.database), (Some("me"), 3));
+        assert_eq!((settings.prefix.as_str(), settings.min_replicas), ("app:", 1));
+        assert_eq!(settings.label, "redis+sentinel://s1:26379,[::1]:7000/main-1/3");
+        assert!(!format!("{settings:?}").contains("hunter2"));
+        let settings = parse("rediss+sentinel://s1,s2,s3/main").unwrap();
+        assert!(settings.site.is_encrypted());
+        let Site::Watched(Sentinels { places, user, password, .. }) = settings.site else { panic!() };
+        assert_eq!((places.len(), user, password), (3, None, None));
     }
 
     #[test]
@@ -281,6 +418,14 @@ mod tests {
             "redis://me@a",
             "redis://:pw@a?password_file=/etc/hosts",
             "redis+unix:",
+            "redis+sentinel://a,b,c",
+            "redis+sentinel://a,b,c//3",
+            "redis+sentinel://a,b,c/two words",
+            "redis+sentinel://a,b,c/main/x",
+            "redis+sentinel://a,b,A:26379/main",
+            "redis+sentinel://a/main?ca=/etc/hosts",
+            "redis+sentinel://a/main?sentinel_user=me",
+            "redis+sentinel://a/main?sentinel_password_file=/no/such/file",
             "memory:",
         ] {
             let error = parse(bad).unwrap_err();

@@ -40,10 +40,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod cluster;
 mod config;
 mod doctor;
 mod events;
 mod fail;
+mod hearing;
 mod keys;
 mod ledger;
 mod line;
@@ -54,9 +56,12 @@ mod pack;
 mod renewals;
 mod rights;
 mod script;
+mod sentinel;
+mod servers;
 mod stated;
 mod store;
 mod strangers;
+mod transport;
 mod trust;
 mod waits;
 mod wake;

@@ -1,46 +1,52 @@
 //! The connection: at most one answer to each request, a deadline round each, and a new connection where the old
 //! one has gone silent.
 
-use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
 use leasehold_core::{BootTime, Clock, Doubt, StoreErrorKind, fault};
-use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    RedisConnectionInfo, RedisResult, TlsCertificates, Value,
-};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use redis::aio::{MultiplexedConnection, PubSubSink};
+use redis::{Cmd, Msg, PushInfo, RedisResult, Value};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Mutex, Notify};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::config::{Place, Settings};
+use crate::config::{Settings, Site};
 use crate::fail::{Fail, Result};
 use crate::nodes::Peers;
 use crate::script::{Answer, Script, text};
+use crate::sentinel::{Found, Lookout};
+use crate::transport::{Door, login};
 
 /// After so many requests without an answer a connection counts as dead: no client library notices one on which
 /// nothing arrives any more.
 const MOST_MISSES: u32 = 2;
+/// How soon the sentinels are asked again who named a server that is no master.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The way to one server. There is at most one connection at a time.
 pub(crate) struct Link {
-    client: Client,
-    place: Place,
+    route: Route,
     limit: Duration,
-    /// What to look at when nobody answers.
-    advice: &'static str,
     restart_delay: Duration,
     label: String,
     peers: Peers,
     clock: Clock,
     doubts: Arc<Doubts>,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     attempts: AtomicU64,
+    /// Who listen to the sentinels, from the first connection on.
+    watching: std::sync::Mutex<JoinSet<()>>,
+}
+
+/// How the server is found.
+enum Route {
+    Fixed(Arc<Door>),
+    Watched(Arc<Lookout>),
 }
 
 #[derive(Default)]
@@ -48,20 +54,40 @@ struct State {
     live: Option<Arc<Live>>,
     /// Why the last attempt to connect failed.
     failed: Option<Fail>,
-    /// Which process of the server was spoken to last.
-    run_id: Option<String>,
+    /// Which process of the server was spoken to last, and after how many moves of the master.
+    seen: Option<(u64, String)>,
 }
 
 /// What speaks against the server still having what it granted.
 #[derive(Debug, Default)]
-struct Doubts {
+pub(crate) struct Doubts {
     cut: Notify,
     replaced: Notify,
+}
+
+impl Doubts {
+    /// Raises one.
+    pub(crate) fn raise(&self, doubt: Doubt) {
+        match doubt {
+            Doubt::Cut => self.cut.notify_one(),
+            Doubt::Replaced => self.replaced.notify_one(),
+        }
+    }
+
+    /// Returns once there is one.
+    pub(crate) async fn next(&self) -> Doubt {
+        tokio::select! {
+            biased;
+            () = self.replaced.notified() => Doubt::Replaced,
+            () = self.cut.notified() => Doubt::Cut,
+        }
+    }
 }
 
 /// One connection.
 pub(crate) struct Live {
     connection: MultiplexedConnection,
+    at: Found,
     misses: AtomicU32,
     /// Given up by us. The task that drives it knows, too: then its end is no news.
     dead: Arc<AtomicBool>,
@@ -117,23 +143,45 @@ impl Live {
     pub(crate) fn give_up(&self) {
         self.dead.store(true, Ordering::SeqCst);
     }
+
+    fn is_usable(&self) -> bool {
+        !self.dead.load(Ordering::SeqCst) && self.at.is_current()
+    }
 }
 
 impl Link {
     pub(crate) fn new(settings: &Settings, clock: Clock) -> Result<Self> {
+        let Settings { user, password, database, timeout: limit, .. } = settings;
+        let login = login(user.as_deref(), password.as_ref(), *database);
+        let route = match &settings.site {
+            Site::Fixed(place) => Route::Fixed(Arc::new(Door::to(place, login, *limit)?)),
+            // One for each of its nodes is made by whoever knows them.
+            Site::Cluster(_) => return Err(Fail::garbled("a cluster is no one server")),
+            Site::Watched(sentinels) => Route::Watched(Arc::new(Lookout::new(sentinels, login, *limit)?)),
+        };
         Ok(Self {
-            client: client(settings)?,
-            place: settings.place.clone(),
-            limit: settings.timeout,
-            advice: settings.place.advice(),
+            route,
+            limit: *limit,
             restart_delay: settings.restart_delay,
             label: settings.label.clone(),
             peers: settings.peers.clone(),
             clock,
             doubts: Arc::default(),
-            state: Mutex::default(),
+            state: Arc::default(),
             attempts: AtomicU64::new(0),
+            watching: std::sync::Mutex::default(),
         })
+    }
+
+    /// Tells its doubts to those who share them: the nodes of a cluster are one store.
+    pub(crate) fn doubting(mut self, doubts: &Arc<Doubts>) -> Self {
+        self.doubts = doubts.clone();
+        self
+    }
+
+    /// How long one answer may take.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
     }
 
     /// Sends one request.
@@ -143,11 +191,6 @@ impl Link {
     }
 
     /// Runs a script, and brings it along where the server does not know it.
-    pub(crate) async fn run(&self, script: &Script, keys: &[String], args: &[Vec<u8>]) -> Result<Value> {
-        let live = self.live().await?;
-        self.run_on(&live, script, keys, args).await
-    }
-
     pub(crate) async fn run_on(
         &self,
         live: &Live,
@@ -163,19 +206,46 @@ impl Link {
 
     pub(crate) async fn call_on(&self, live: &Live, command: &Cmd) -> Result<Value> {
         let mut connection = live.connection.clone();
+        self.answered(live, connection.send_packed_command(command)).await
+    }
+
+    /// Sends one request to a node of a cluster to which its slot is on its way. Scripts come with their source: a
+    /// node that does not know one forgets that it was asked.
+    pub(crate) async fn call_asking(&self, live: &Live, command: &Cmd) -> Result<Value> {
+        let mut connection = live.connection.clone();
+        let mut both = redis::pipe();
+        both.add_command(redis::cmd("ASKING")).add_command(command.clone());
+        let told = async {
+            let told = connection.send_packed_commands(&both, 1, 1).await?;
+            Ok(told.into_iter().next().unwrap_or(Value::Nil))
+        };
+        self.answered(live, told).await
+    }
+
+    async fn answered(&self, live: &Live, answer: impl Future<Output = RedisResult<Value>>) -> Result<Value> {
         let mut asking =
             Asking { live, clock: &self.clock, since: self.clock.now(), least: Some(self.limit / 16) };
-        let answer = timeout(self.limit, connection.send_packed_command(command)).await;
+        let answer = tokio::select! {
+            biased;
+            // What an old master says, now that there is a new one, is no proof of anything.
+            () = live.at.outdated() => None,
+            answer = timeout(self.limit, answer) => Some(answer),
+        };
         asking.least = None;
         drop(asking);
-        match answer {
-            Err(_) => {
+        let answer = match answer {
+            None => {
+                let message =
+                    "the sentinels know another master by now, and what this one says counts no more";
+                Err(Fail::new(StoreErrorKind::Unavailable, message).help("try again").unknown())
+            }
+            Some(Err(_)) => {
                 live.miss();
                 let message = format!("the server did not answer within {:?}", self.limit);
                 let help = "see what holds it up, such as a slow script or a fork: `redis-cli --latency`";
                 Err(Fail::new(StoreErrorKind::Unavailable, message).help(help).unknown())
             }
-            Ok(answer) => {
+            Some(Ok(answer)) => {
                 let answer = answer.and_then(Value::extract_error).map_err(Fail::from);
                 match &answer {
                     // A replica is left, since the master may be elsewhere by now.
@@ -188,14 +258,15 @@ impl Link {
                 }
                 answer
             }
-        }
+        };
+        answer.map_err(|fail| live.at.told(fail))
     }
 
     /// The connection, made anew where there is none.
     pub(crate) async fn live(&self) -> Result<Arc<Live>> {
         let before = self.attempts.load(Ordering::SeqCst);
         let mut state = self.state.lock().await;
-        if let Some(live) = state.live.as_ref().filter(|live| !live.dead.load(Ordering::SeqCst)) {
+        if let Some(live) = state.live.as_ref().filter(|live| live.is_usable()) {
             return Ok(live.clone());
         }
         // Who waited while somebody else failed is told so, rather than fail once more one after the other.
@@ -211,11 +282,15 @@ impl Link {
         self.attempts.fetch_add(1, Ordering::SeqCst);
         match connected {
             Ok((live, run_id)) => {
-                let live = Arc::new(live);
-                if state.run_id.is_some() && run_id.is_some() && state.run_id != run_id {
-                    self.doubts.replaced.notify_one();
+                let (moves, live) = (live.at.moves(), Arc::new(live));
+                if let Some(run_id) = run_id {
+                    // That it is elsewhere was told when it was heard.
+                    let other = |(before, seen): &(u64, String)| *before == moves && *seen != run_id;
+                    if state.seen.as_ref().is_some_and(other) {
+                        self.doubts.replaced.notify_one();
+                    }
+                    state.seen = Some((moves, run_id));
                 }
-                state.run_id = run_id.or_else(|| state.run_id.take());
                 (state.live, state.failed) = (Some(live.clone()), None);
                 Ok(live)
             }
@@ -227,23 +302,73 @@ impl Link {
     }
 
     fn silent(&self) -> Fail {
-        let message = format!("no connection within {:?}", self.limit);
-        Fail::new(StoreErrorKind::Unavailable, message).help(self.advice)
+        match &self.route {
+            Route::Fixed(door) => door.silent(),
+            Route::Watched(lookout) => lookout.silent(),
+        }
     }
 
     async fn connect(&self) -> Result<(Live, Option<String>)> {
-        let dead = Arc::new(AtomicBool::new(false));
-        let (connection, driver) = self.open(&dead).await.map_err(|error| {
-            let fail = Fail::from(error).not_sent();
-            if fail.has_help() { fail } else { fail.help(self.advice) }
-        })?;
-        let (misses, shut_until) = (AtomicU32::new(0), None);
-        let mut live = Live { connection, misses, dead, driver, shut_until };
-        // A server that does not want this client may say so, or hang up, at the first request only.
-        let first = |fail: Fail| {
-            let fail = fail.not_sent();
-            if fail.has_help() { fail } else { fail.help(self.advice) }
+        let lookout = match &self.route {
+            Route::Fixed(door) => return self.connect_to(Found::fixed(door.clone())).await,
+            Route::Watched(lookout) => lookout,
         };
+        self.watch(lookout);
+        let until = self.clock.now().after(self.limit);
+        loop {
+            let found = lookout.find().await?;
+            let connected = tokio::select! {
+                biased;
+                () = found.outdated() => continue,
+                connected = self.connect_to(found.clone()) => connected,
+            };
+            match connected {
+                // They may be about to make it one, or have not noticed yet that it is none.
+                Err(fail) if fail.is("READONLY") && self.clock.now() < until => {}
+                Err(fail) if fail.is("READONLY") => {
+                    return Err(
+                        fail.help("a failover may be under way: `redis-cli -p 26379 SENTINEL MASTERS`")
+                    );
+                }
+                connected => return connected,
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+
+    /// Has the sentinels listened to, unless that is so.
+    fn watch(&self, lookout: &Arc<Lookout>) {
+        let mut tasks = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
+        // None of them ends by itself, but with its runtime.
+        if !tasks.is_empty() && tasks.try_join_next().is_none() {
+            return;
+        }
+        *tasks = JoinSet::new();
+        lookout.watch(&mut tasks);
+        let (mut moves, doubts, state) = (lookout.moves(), self.doubts.clone(), self.state.clone());
+        tasks.spawn(async move {
+            while moves.next().await.is_some() {
+                doubts.replaced.notify_one();
+                state.lock().await.live.take_if(|live| !live.is_usable());
+            }
+        });
+    }
+
+    async fn connect_to(&self, at: Found) -> Result<(Live, Option<String>)> {
+        let dead = Arc::new(AtomicBool::new(false));
+        let (doubts, given_up) = (self.doubts.clone(), dead.clone());
+        let ended = move || {
+            if !given_up.swap(true, Ordering::SeqCst) {
+                doubts.cut.notify_one();
+            }
+        };
+        let door = at.door.clone();
+        let opened = door.open(ended).await;
+        let (connection, driver) = opened.map_err(|error| at.told(door.failed(error.into())))?;
+        let (misses, shut_until) = (AtomicU32::new(0), None);
+        let mut live = Live { connection, at, misses, dead, driver, shut_until };
+        // A server that does not want this client may say so, or hang up, at the first request only.
+        let first = |fail: Fail| door.failed(fail);
         self.refuse_replicas(&live).await.map_err(first)?;
         let Told { run_id, uptime } = self.ask_itself(&live).await.map_err(first)?;
         if let Some(run_id) = &run_id {
@@ -285,56 +410,9 @@ impl Link {
             ))
     }
 
-    /// Opens a connection, and has its end noticed at once: whoever holds something must not learn of it by the next
-    /// renewal. Of one over TLS, which the library opens, that is so all the same.
-    async fn open(
-        &self,
-        dead: &Arc<AtomicBool>,
-    ) -> RedisResult<(MultiplexedConnection, Option<AbortHandle>)> {
-        // Deadlines are ours, so that the library's own, which cost a timer for each request, are off.
-        let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        match &self.place {
-            Place::Tcp { host, port, tls: None } => {
-                let opened = timeout(self.limit, TcpStream::connect((host.as_str(), *port))).await;
-                let stream = opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-                stream.set_nodelay(true)?;
-                self.drive(stream, config, dead).await
-            }
-            Place::Unix(path) => self.drive(UnixStream::connect(path).await?, config, dead).await,
-            Place::Tcp { tls: Some(_), .. } => {
-                let config = config.set_connection_timeout(Some(self.limit));
-                let opened = self.client.get_multiplexed_async_connection_with_config(&config).await;
-                opened.map(|connection| (connection, None))
-            }
-        }
-    }
-
-    async fn drive<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-        &self,
-        stream: S,
-        config: AsyncConnectionConfig,
-        dead: &Arc<AtomicBool>,
-    ) -> RedisResult<(MultiplexedConnection, Option<AbortHandle>)> {
-        let login = self.client.get_connection_info().redis_settings();
-        let logging_in = MultiplexedConnection::new_with_config(login, stream, config);
-        let (connection, driving) = logging_in.await?;
-        let (doubts, dead) = (self.doubts.clone(), dead.clone());
-        let driver = tokio::spawn(async move {
-            driving.await;
-            if !dead.swap(true, Ordering::SeqCst) {
-                doubts.cut.notify_one();
-            }
-        });
-        Ok((connection, Some(driver.abort_handle())))
-    }
-
     /// Returns once what the server granted may be gone.
     pub(crate) async fn doubt(&self) -> Doubt {
-        tokio::select! {
-            biased;
-            () = self.doubts.replaced.notified() => Doubt::Replaced,
-            () = self.doubts.cut.notified() => Doubt::Cut,
-        }
+        self.doubts.next().await
     }
 
     async fn refuse_replicas(&self, live: &Live) -> Result<()> {
@@ -350,7 +428,9 @@ impl Link {
             role => format!("no master: its role is {role}"),
         };
         self.doubts.replaced.notify_one();
-        Err(Fail::new(StoreErrorKind::Unavailable, format!("this server is {what}"))
+        Err(live
+            .at
+            .told(Fail::new(StoreErrorKind::Unavailable, format!("this server is {what}")).word("READONLY"))
             .help("name the master in the URL, or let Sentinel find it: redis+sentinel:"))
     }
 
@@ -370,20 +450,38 @@ impl Link {
         }
     }
 
-    /// A connection of its own that hears one channel.
-    pub(crate) async fn subscribe(
-        &self,
-        channel: &str,
-    ) -> Result<(redis::aio::PubSubSink, redis::aio::PubSubStream)> {
-        let subscribing = async {
-            let mut pubsub = self.client.get_async_pubsub().await?;
-            pubsub.subscribe(channel).await?;
-            Ok::<_, redis::RedisError>(pubsub.split())
-        };
-        match timeout(self.limit, subscribing).await {
-            Ok(subscribed) => Ok(subscribed?),
-            Err(_) => Err(self.silent()),
+    /// Sends one request to a server whatever its role: over the connection if there is one, else over a new one that
+    /// is given up afterwards.
+    pub(crate) async fn ask_aside(&self, command: &Cmd) -> Result<Value> {
+        let live = self.state.try_lock().ok().and_then(|state| state.live.clone());
+        if let Some(live) = live.filter(|live| live.is_usable()) {
+            return self.call_on(&live, command).await;
         }
+        self.door().await?.ask(command).await
+    }
+
+    /// A connection of its own for all that is told: see [`Door::hear`].
+    pub(crate) async fn hear(&self) -> Result<(MultiplexedConnection, UnboundedReceiver<PushInfo>)> {
+        self.door().await?.hear().await
+    }
+
+    async fn door(&self) -> Result<Arc<Door>> {
+        match &self.route {
+            Route::Fixed(door) => Ok(door.clone()),
+            // The one that is asked for leases.
+            Route::Watched(_) => Ok(self.live().await?.at.door.clone()),
+        }
+    }
+
+    /// A connection of its own that hears one channel; it ends when the master is another one.
+    pub(crate) async fn subscribe(&self, channel: &str) -> Result<(PubSubSink, BoxStream<'static, Msg>)> {
+        let at = match &self.route {
+            Route::Fixed(door) => Found::fixed(door.clone()),
+            // The one that is asked for leases.
+            Route::Watched(_) => self.live().await?.at.clone(),
+        };
+        let (sink, stream) = at.door.subscribe(channel).await?;
+        Ok((sink, stream.take_until(Box::pin(async move { at.outdated().await })).boxed()))
     }
 
     /// Waits until so many replicas have what this connection wrote, and says whether they do.
@@ -397,40 +495,15 @@ impl Link {
 
     /// Gives the connection up.
     pub(crate) async fn close(&self) {
+        *self.watching.lock().unwrap_or_else(PoisonError::into_inner) = JoinSet::new();
         self.state.lock().await.live = None;
     }
 }
 
-fn client(settings: &Settings) -> Result<Client> {
-    let mut login = RedisConnectionInfo::default().set_db(settings.database).set_skip_set_lib_name();
-    if let Some(user) = &settings.user {
-        login = login.set_username(user);
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").field("dead", &self.dead).finish_non_exhaustive()
     }
-    if let Some(password) = &settings.password {
-        login = login.set_password(password.expose());
-    }
-    let (addr, ca) = match &settings.place {
-        Place::Unix(path) => (ConnectionAddr::Unix(path.clone()), None),
-        Place::Tcp { host, port, tls: None } => (ConnectionAddr::Tcp(host.clone(), *port), None),
-        Place::Tcp { host, port, tls: Some(ca) } => {
-            // Without one the library panics, where it should say so. An application may have chosen its own.
-            if rustls::crypto::CryptoProvider::get_default().is_none() {
-                drop(rustls::crypto::ring::default_provider().install_default());
-            }
-            let addr =
-                ConnectionAddr::TcpTls { host: host.clone(), port: *port, insecure: false, tls_params: None };
-            (addr, Some(ca.clone()))
-        }
-    };
-    let info: ConnectionInfo = addr.into_connection_info()?.set_redis_settings(login);
-    let client = match ca {
-        None => Client::open(info),
-        Some(root_cert) => Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert }),
-    };
-    client.map_err(|error| {
-        let fail = Fail::from(error).not_sent();
-        if fail.has_help() { fail } else { fail.help(settings.place.advice()) }
-    })
 }
 
 impl std::fmt::Debug for Link {

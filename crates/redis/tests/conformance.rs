@@ -1,4 +1,4 @@
-//! The store, held to the contract and to the model over each way to a server: two clients of one server, which goes
+//! The store, held to the contract and to the model over each way to a server: two clients of one server, or of one cluster, which goes
 //! by the suite's clock.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -21,6 +21,8 @@ fn main() -> ExitCode {
         more("redis over TLS", "tls", Way::Tls),
         more("redis with the least rights", "least_rights", Way::LeastRights),
         more("valkey", "valkey", Way::Valkey),
+        more("a redis cluster", "cluster", Way::Cluster).as_one(),
+        more("a redis cluster, in one slot", "one_slot", Way::OneSlot).as_one(),
     ]);
     pool::end();
     ended

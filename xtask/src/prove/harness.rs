@@ -1,5 +1,5 @@
-//! The proofs `fight`, `foreign-release`, `handover`, `models`, `once`, `primitives`, `waiting`, `faults-redis` and
-//! `cancelled-redis`, `quorum`: programs of the harness, and the models.
+//! The proofs `fight`, `foreign-release`, `handover`, `models`, `once`, `primitives`, `waiting`, `faults-redis`,
+//! `cancelled-redis`, `quorum` and `split`: programs of the harness, and the models.
 
 use std::process::Command;
 
@@ -48,6 +48,11 @@ pub(super) fn faults_redis(proof: &mut Proof) -> Result<bool> {
 /// So long of everything at once that befalls five servers.
 pub(super) fn quorum(proof: &mut Proof) -> Result<bool> {
     program(proof, "faults", &["--quorum"], 600)
+}
+
+/// So long of a network that falls apart.
+pub(super) fn split(proof: &mut Proof) -> Result<bool> {
+    program(proof, "faults", &["--split"], 300)
 }
 
 /// As many acquires as the name says, however long they take.

@@ -84,6 +84,11 @@ const PARTS: &[Part] = &[
         run: harness::quorum,
     },
     Part {
+        name: "split",
+        about: "16 clients and five Redis on hosts whose network falls apart in one direction or both, for 5 minutes",
+        run: harness::split,
+    },
+    Part {
         name: "cancelled-redis",
         about: "10,000 acquires that are dropped after each of their polls, on a real Redis server",
         run: harness::cancelled_redis,

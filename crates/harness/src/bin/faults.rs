@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use leasehold_conformance::{Check, Failure};
-use leasehold_harness::campaign::{FAULTS, FIGHTERS, Fault, RECOVERY, TTL, Unfought, campaign, quorum};
+use leasehold_harness::campaign::{
+    FAULTS, FIGHTERS, Fault, RECOVERY, TTL, Unfought, campaign, quorum, split,
+};
 
 /// Faults of a Redis server and of the ways to it, each with the checker.
 #[derive(Debug, Parser)]
@@ -15,6 +17,9 @@ struct Arguments {
     /// What befalls five servers that are a quorum, instead.
     #[arg(long, conflicts_with = "fault")]
     quorum: bool,
+    /// What befalls a network of five servers and their clients, instead.
+    #[arg(long, conflicts_with_all = ["fault", "quorum"])]
+    split: bool,
     /// For how long each strikes.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
@@ -24,9 +29,10 @@ struct Arguments {
 }
 
 fn main() -> Check {
-    let Arguments { fault, quorum: of_quorum, seconds, seed } = Arguments::parse();
-    if of_quorum {
-        let fought = quorum(Duration::from_secs(seconds), seed);
+    let Arguments { fault, quorum: of_quorum, split: of_network, seconds, seed } = Arguments::parse();
+    if of_quorum || of_network {
+        let lasting = Duration::from_secs(seconds);
+        let fought = if of_quorum { quorum(lasting, seed) } else { split(lasting, seed) };
         println!("{}", fought.map_err(|error| Failure::new(error.to_string()))?);
         return Ok(());
     }

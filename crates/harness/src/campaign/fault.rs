@@ -45,6 +45,7 @@ pub(super) enum Blow {
     StepBack,
     Tremble,
     Nodes,
+    Split,
 }
 
 const fn fault(name: &'static str, about: &'static str, lasting: (u64, u64), blow: Blow) -> Fault {
@@ -62,6 +63,14 @@ pub const QUORUM: Fault = fault(
     "Of five servers one to three are killed, stopped or cut off at a time, and replies are eaten on the way",
     (10, 150),
     Blow::Nodes,
+);
+
+/// What befalls the network between the nodes of a quorum and their clients.
+pub const SPLIT: Fault = fault(
+    "split",
+    "The network of five servers and their clients falls apart, in one direction or in both",
+    (30, 250),
+    Blow::Split,
 );
 
 /// All of them.

@@ -145,17 +145,21 @@ impl Staged for Field {
         Ok(struck)
     }
 
-    /// Keys that any node still has long after the last lease has run out.
     fn left(&self) -> Check<Vec<String>> {
-        let clock = Clock::system();
-        let until = clock.now().after(TTL * 4);
-        loop {
-            let keys = NAMES.iter().map(|name| format!("lock:{name}"));
-            let left: Vec<String> = keys.filter(|key| self.nodes.having(key) > 0).collect();
-            if left.is_empty() || clock.now() >= until {
-                return Ok(left);
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        Ok(left_on(&self.nodes))
+    }
+}
+
+/// Keys that any node still has long after the last lease has run out.
+pub(super) fn left_on(nodes: &Nodes) -> Vec<String> {
+    let clock = Clock::system();
+    let until = clock.now().after(TTL * 4);
+    loop {
+        let keys = NAMES.iter().map(|name| format!("lock:{name}"));
+        let left: Vec<String> = keys.filter(|key| nodes.having(key) > 0).collect();
+        if left.is_empty() || clock.now() >= until {
+            return left;
         }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -13,6 +13,7 @@ use super::fault::{Blow, Fault};
 use super::fighter::Fighter;
 use super::{FIGHTERS, NAMES, TTL};
 use crate::proxy::{Mode, Odds, Proxy};
+use crate::servers::net::Host;
 use crate::servers::redis::{Redis, ask, socket, step};
 use crate::servers::{NoServer, Server, clock};
 
@@ -40,6 +41,10 @@ pub(super) struct Struck {
 pub(super) trait Staged {
     /// The way of a client to the store.
     fn url(&self, number: usize) -> String;
+    /// The host of a client, where they are not all on this machine.
+    fn home(&self, _number: usize) -> Option<Host> {
+        None
+    }
     /// Strikes again and again for so long, and returns when all is well again.
     fn strike(&mut self, clock: &Clock, lasting: Duration, fighters: &[Arc<Fighter>]) -> Check<Struck>;
     /// Keys of the names that are left when everybody has gone, long after the last lease has run out: places that
@@ -136,8 +141,8 @@ impl Stage {
             Blow::Demote => self.ok(&["REPLICAOF", "127.0.0.1", "1"])?,
             Blow::StepForward => self.step(far)?,
             Blow::StepBack => self.step(-far)?,
-            // It has a stage of its own.
-            Blow::Nodes => {}
+            // These have stages of their own.
+            Blow::Nodes | Blow::Split => {}
             Blow::Tremble => self.step(if self.ahead == 0 { 4_000_000 } else { -self.ahead })?,
         }
         Ok(())

@@ -160,6 +160,8 @@ impl Fought {
         let strokes = self.strokes.len() as u64;
         let enough = strokes > 0 && self.report.grants >= 5 * strokes && self.report.contended >= strokes;
         ensure!(enough, "too little happened: {self}");
+        let was_cut = self.fault.blow != Blow::Split || self.endangered + self.lost > 0;
+        ensure!(was_cut, "nobody noticed that the network was cut: {self}");
         Ok(())
     }
 }

@@ -10,21 +10,22 @@ use leasehold_core::{
 };
 use leasehold_redis::RedisStore;
 
-use super::server::Server;
+use super::host::Host;
 use super::ways::Way;
 
 /// The store, its server and the clock of both.
 #[derive(Debug, Clone)]
 pub(crate) struct Synced {
     store: RedisStore,
-    server: Arc<Server>,
+    server: Arc<Host>,
     clock: Clock,
+    together: bool,
 }
 
 impl Synced {
-    pub(crate) fn new(server: &Arc<Server>, way: Way, clock: &Clock) -> Self {
-        let store = RedisStore::open_with(&way.url(server).parse().unwrap(), clock.clone()).unwrap();
-        Self { store, server: server.clone(), clock: clock.clone() }
+    pub(crate) fn new(server: &Arc<Host>, way: Way, clock: &Clock) -> Self {
+        let store = RedisStore::open_with(&server.url(way).parse().unwrap(), clock.clone()).unwrap();
+        Self { store, server: server.clone(), clock: clock.clone(), together: way != Way::Cluster }
     }
 
     fn sync(&self) {
@@ -42,7 +43,8 @@ impl std::fmt::Display for Synced {
 #[async_trait]
 impl Store for Synced {
     fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
+        // The suite chooses names as it likes, which are in one slot only where it is told to.
+        Capabilities { together: self.together, ..self.store.capabilities() }
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Standing> {

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use leasehold_harness::servers::redis::{self as servers, Redis, VALKEY};
 
+use super::host::Host;
 use super::server::{Server, missing, missing_program, told};
 
 /// A way to a server.
@@ -20,6 +21,10 @@ pub(crate) enum Way {
     LeastRights,
     /// A Valkey.
     Valkey,
+    /// A cluster, with names in all slots.
+    Cluster,
+    /// A cluster, with all names in one slot.
+    OneSlot,
 }
 
 impl Way {
@@ -32,14 +37,15 @@ impl Way {
     }
 
     /// Starts a server for it, which goes by the clock of a test.
-    pub(crate) fn start(self) -> io::Result<Server> {
+    pub(crate) fn start(self) -> io::Result<Host> {
         let redis = match self {
             Self::Plain | Self::Socket => Redis::default(),
             Self::Tls => Redis { tls: true, ..Redis::default() },
             Self::LeastRights => Redis::default().line(format!("user {}", *LEAST_RIGHTS)),
             Self::Valkey => Redis { program: Some(VALKEY), ..Redis::default() },
+            Self::Cluster | Self::OneSlot => return Host::cluster(),
         };
-        Server::like(told(redis)?)
+        Ok(Host::Server(Server::like(told(redis)?)?))
     }
 
     /// The URL of the store in such a server.
@@ -51,6 +57,7 @@ impl Way {
             Self::Tls => servers::tls_url(running).replace('?', "/5?prefix=app:&"),
             Self::LeastRights => format!("redis://locks:password@{}/3", running.address()),
             Self::Valkey => format!("valkey://{}", running.address()),
+            Self::Cluster | Self::OneSlot => unreachable!("a cluster is no one server"),
         }
     }
 }

@@ -1,0 +1,341 @@
+//! A master with its replicas, and the sentinels that watch over them, fail over by themselves, or when told to.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold_core::Clock;
+
+use super::net::Host;
+use super::redis::{Redis, ask, ask_at};
+use super::{NoServer, Recipe, Server};
+
+/// As the sentinels call the master.
+pub const NAME: &str = "main";
+/// All that is asked for here is there by then, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What they are to be like.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// What each server is like.
+    pub redis: Redis,
+    /// How many replicas the master has.
+    pub replicas: usize,
+    /// How many sentinels watch, of whom half, rounded up, must agree that the master is down.
+    pub sentinels: usize,
+    /// After how long a server that is silent counts as down.
+    pub down_after: Duration,
+    /// On which host each server and the sentinel beside it runs, as far as there are any; the rest is on this machine.
+    pub hosts: Vec<Host>,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        let (redis, down_after) = (Redis::default(), Duration::from_secs(1));
+        Self { redis, replicas: 2, sentinels: 3, down_after, hosts: Vec::new() }
+    }
+}
+
+/// Servers that sentinels watch over. The first one is the master as long as none failed over.
+#[derive(Debug)]
+pub struct Watched {
+    /// Each server. Signals and kills go straight to them.
+    pub servers: Vec<Server>,
+    /// Each sentinel, likewise.
+    pub sentinels: Vec<Server>,
+}
+
+/// What a sentinel does more often than it does by itself, in milliseconds.
+const OFTEN: &[&str] = &[
+    "SENTINEL",
+    "DEBUG",
+    "INFO-PERIOD",
+    "200",
+    "ASK-PERIOD",
+    "200",
+    "PUBLISH-PERIOD",
+    "500",
+    "MIN-LINK-RECONNECT-PERIOD",
+    "1000",
+    "SLAVE-RECONF-TIMEOUT",
+    "2000",
+    "ELECTION-TIMEOUT",
+    "3000",
+];
+
+/// A sentinel, told of this master once; what it knows later stands in its file.
+#[derive(Debug)]
+struct Sentinel {
+    master: SocketAddr,
+    quorum: usize,
+    down_after: Duration,
+    host: Option<Host>,
+}
+
+impl Recipe for Sentinel {
+    fn tool(&self) -> &'static str {
+        "redis-server"
+    }
+
+    fn command(&self, program: &Path, folder: &Path, port: u16) -> io::Result<Command> {
+        // One for each port: another may have been taken before.
+        let file = folder.join(format!("sentinel-{port}.conf"));
+        if !file.exists() {
+            let (ip, of) = (self.master.ip(), self.master.port());
+            let Self { master: _, quorum, down_after, host: _ } = self;
+            let lines = [
+                format!("bind {}", self.ip()),
+                "protected-mode no".to_owned(),
+                format!("port {port}"),
+                format!("unixsocket {}", socket(folder).display()),
+                format!("dir {}", folder.display()),
+                "daemonize no".to_owned(),
+                format!("sentinel monitor {NAME} {ip} {of} {quorum}"),
+                format!("sentinel down-after-milliseconds {NAME} {}", down_after.as_millis()),
+                // So that one failover soon follows the other.
+                format!("sentinel failover-timeout {NAME} {}", down_after.as_millis() * 3),
+                format!("sentinel parallel-syncs {NAME} 2"),
+            ];
+            std::fs::write(&file, lines.join("\n") + "\n")?;
+        }
+        let mut command = Host::command_on(self.host.as_ref(), program);
+        command.arg(file).arg("--sentinel").current_dir(folder);
+        Ok(command)
+    }
+
+    fn ip(&self) -> Ipv4Addr {
+        self.host.as_ref().map_or(Ipv4Addr::LOCALHOST, |host| host.address)
+    }
+
+    fn answers(&self, folder: &Path, _port: u16) -> bool {
+        ask_at(&socket(folder), OFTEN).is_ok_and(|answer| answer.starts_with("+OK"))
+    }
+}
+
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("redis.sock")
+}
+
+impl Watched {
+    /// Starts them, and returns once they are [settled](Self::settled).
+    ///
+    /// # Errors
+    ///
+    /// When there is no such server on this machine, or they do not come together.
+    pub fn start(shape: &Shape) -> Result<Self, NoServer> {
+        let Shape { redis, replicas, sentinels, down_after, hosts } = shape;
+        // Else a replica waits for others that might want the same data.
+        let redis = redis.clone().line("repl-diskless-sync-delay 0");
+        let place = |number: usize| Redis { host: hosts.get(number).cloned(), ..redis.clone() };
+        let master = place(0).start()?;
+        let address = master.address();
+        let mut servers = vec![master];
+        for number in 1..=*replicas {
+            let of = format!("replicaof {} {}", address.ip(), address.port());
+            servers.push(place(number).line(of).start()?);
+        }
+        let (quorum, down_after) = (sentinels.div_ceil(2), *down_after);
+        let sentinel = |number: usize| {
+            let host = hosts.get(number).cloned();
+            Sentinel { master: address, quorum, down_after, host }
+        };
+        let sentinels =
+            (0..*sentinels).map(|number| Server::start(sentinel(number))).collect::<Result<_, _>>()?;
+        let watched = Self { servers, sentinels };
+        watched.settled()?;
+        Ok(watched)
+    }
+
+    /// The URL of the store in them, with this behind it, such as `?min_replicas=1`.
+    #[must_use]
+    pub fn url(&self, more: &str) -> String {
+        let addresses: Vec<_> = self.sentinels.iter().map(|one| one.address().to_string()).collect();
+        format!("redis+sentinel://{}/{NAME}{more}", addresses.join(","))
+    }
+
+    /// Where a sentinel says that the master is; nowhere if it does not answer.
+    fn named_by(&self, sentinel: &Server) -> Option<(u64, usize)> {
+        let told = ask(sentinel, &["SENTINEL", "MASTER", NAME]).ok()?;
+        let epoch: u64 = field(&told, "config-epoch")?.parse().ok()?;
+        let address = format!("{}:{}", field(&told, "ip")?, field(&told, "port")?);
+        let server = self.servers.iter().position(|server| server.address().to_string() == address)?;
+        Some((epoch, server))
+    }
+
+    /// The number of the master: of those that sentinels name, the one with the latest failover.
+    ///
+    /// # Errors
+    ///
+    /// When no sentinel answers.
+    pub fn master(&self) -> io::Result<usize> {
+        let named = self.sentinels.iter().filter_map(|sentinel| self.named_by(sentinel)).max();
+        named.map(|(_, server)| server).ok_or_else(|| io::Error::other("no sentinel names a master"))
+    }
+
+    /// The numbers of all others.
+    ///
+    /// # Errors
+    ///
+    /// As [`master`](Self::master).
+    pub fn replicas(&self) -> io::Result<Vec<usize>> {
+        let master = self.master()?;
+        Ok((0..self.servers.len()).filter(|server| *server != master).collect())
+    }
+
+    /// Waits until all is well: every server is there, the replicas have what the master has, and all sentinels know
+    /// all of that and of each other.
+    ///
+    /// # Errors
+    ///
+    /// When it is not in time.
+    pub fn settled(&self) -> io::Result<()> {
+        until("all are there and know of each other", || Ok(self.is_settled()))
+    }
+
+    fn is_settled(&self) -> bool {
+        let named: Vec<_> = self.sentinels.iter().filter_map(|sentinel| self.named_by(sentinel)).collect();
+        let agreed = named.len() == self.sentinels.len() && named.windows(2).all(|two| two[0] == two[1]);
+        let Some((_, master)) = named.first().copied().filter(|_| agreed) else { return false };
+        let replicas = self.servers.len() - 1;
+        let fine = |sentinel: &Server| {
+            let of = |what| ask(sentinel, &["SENTINEL", what, NAME]).unwrap_or_default();
+            let (told, slaves) = (of("MASTER"), of("SLAVES"));
+            let is = |key, value: &str| field(&told, key).is_some_and(|told| told == value);
+            is("flags", "master")
+                && is("num-slaves", &replicas.to_string())
+                && is("num-other-sentinels", &(self.sentinels.len() - 1).to_string())
+                && slaves.matches("\r\nslave\r\n").count() >= replicas
+                && slaves.matches("\r\nok\r\n").count() >= replicas
+        };
+        let told = ask(&self.servers[master], &["INFO", "replication"]).unwrap_or_default();
+        told.contains("role:master")
+            && told.matches("state=online").count() == replicas
+            && self.sentinels.iter().all(fine)
+    }
+
+    /// Has the sentinels make another server the master, though this one is well. Returns once that is under way.
+    ///
+    /// # Errors
+    ///
+    /// When they refuse for too long.
+    pub fn fail_over(&self) -> io::Result<()> {
+        let tell = |sentinel| ask(sentinel, &["SENTINEL", "FAILOVER", NAME]);
+        until("a failover begins", || {
+            Ok(self.sentinels.iter().any(|one| tell(one).is_ok_and(|said| said.starts_with("+OK"))))
+        })
+    }
+
+    /// Waits until some other server than this is the master, by what the sentinels and itself say. Gives its number.
+    ///
+    /// # Errors
+    ///
+    /// When none is in time.
+    pub fn master_after(&self, old: usize) -> io::Result<usize> {
+        let mut new = old;
+        until("another server is the master", || {
+            let Ok(master) = self.master() else { return Ok(false) };
+            new = master;
+            Ok(master != old && self.say(master, &["ROLE"])?.contains("master"))
+        })?;
+        Ok(new)
+    }
+
+    /// Cuts a replica off from its master: it hears of nothing any more, and may be made the master all the same.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn cut_off(&self, replica: usize) -> io::Result<()> {
+        // It knocks again at once, and is not let in.
+        self.say(replica, &["CONFIG", "SET", "masteruser", "nobody", "masterauth", "nothing"])?;
+        self.say(replica, &["CLIENT", "KILL", "TYPE", "master"])?;
+        until("the link is down", || {
+            Ok(self.say(replica, &["INFO", "replication"])?.contains("master_link_status:down"))
+        })
+    }
+
+    /// Lets it in again.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn let_in(&self, replica: usize) -> io::Result<()> {
+        self.say(replica, &["CONFIG", "SET", "masteruser", "", "masterauth", ""]).map(drop)
+    }
+
+    /// Asks a server something; gives the raw answer.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer, or refuses.
+    pub fn say(&self, server: usize, words: &[&str]) -> io::Result<String> {
+        let answer = ask(&self.servers[server], words)?;
+        if answer.starts_with('-') {
+            Err(io::Error::other(format!("{words:?}: {answer}")))
+        } else {
+            Ok(answer)
+        }
+    }
+
+    /// Whether a server has a key; one that does not answer has none.
+    #[must_use]
+    pub fn has(&self, server: usize, key: &str) -> bool {
+        self.say(server, &["EXISTS", key]).is_ok_and(|said| said.starts_with(":1"))
+    }
+}
+
+/// A value in the raw answer to a question that is answered by names and values in turns.
+fn field<'a>(told: &'a str, key: &str) -> Option<&'a str> {
+    let mut parts = told.split("\r\n").filter(|part| !part.starts_with(['$', '*']));
+    parts.find(|part| *part == key)?;
+    parts.next()
+}
+
+fn until(what: &str, mut done: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
+    let clock = Clock::system();
+    let end = clock.now().after(PATIENCE);
+    while !done()? {
+        if clock.now() >= end {
+            return Err(io::Error::other(format!("not in time: {what}")));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::Signal;
+
+    use super::*;
+
+    #[test]
+    fn they_fail_over_by_themselves_and_when_told_to() {
+        let watched = match Watched::start(&Shape::default()) {
+            Ok(watched) => watched,
+            Err(NoServer::Missing(tool)) => return eprintln!("skipped: there is no {tool} here"),
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!((watched.master().unwrap(), watched.replicas().unwrap()), (0, vec![1, 2]));
+        watched.say(0, &["SET", "a", "b"]).unwrap();
+        until("both have it", || Ok(watched.has(1, "a") && watched.has(2, "a"))).unwrap();
+        watched.cut_off(1).unwrap();
+        watched.say(0, &["SET", "c", "d"]).unwrap();
+        until("the other has it", || Ok(watched.has(2, "c"))).unwrap();
+        assert!(!watched.has(1, "c"));
+        watched.let_in(1).unwrap();
+        watched.settled().unwrap();
+        watched.fail_over().unwrap();
+        let second = watched.master_after(0).unwrap();
+        watched.settled().unwrap();
+        watched.servers[second].signal(Signal::STOP).unwrap();
+        let third = watched.master_after(second).unwrap();
+        watched.servers[second].signal(Signal::CONT).unwrap();
+        watched.settled().unwrap();
+        assert!(watched.has(third, "c") && watched.has(second, "c"));
+    }
+}
