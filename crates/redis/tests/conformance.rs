@@ -1,5 +1,5 @@
-//! The store, held to the contract and to the model over each way to a server: two clients of one server, or of one cluster, which goes
-//! by the suite's clock.
+//! The store, held to the contract and to the model over each way to a server: two clients of one server, or
+//! of one cluster, which goes by the suite's clock.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::process::ExitCode;
@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         more("valkey", "valkey", Way::Valkey),
         more("a redis cluster", "cluster", Way::Cluster).as_one(),
         more("a redis cluster, in one slot", "one_slot", Way::OneSlot).as_one(),
+        more("redis found by sentinels", "sentinel", Way::Sentinel),
     ]);
     pool::end();
     ended
