@@ -4,6 +4,7 @@ pub mod certificates;
 pub mod clock;
 pub mod nodes;
 pub mod redis;
+pub mod synced;
 
 use std::fs::File;
 use std::io;
