@@ -10,7 +10,7 @@ use leasehold_core::Clock;
 mod support;
 
 use support::pool::{self, Borrowed};
-use support::synced::Synced;
+use support::synced::synced;
 use support::ways::Way;
 
 fn main() -> ExitCode {
@@ -37,7 +37,7 @@ fn fixture(way: Way) -> Check<Fixture> {
     let (borrowed, server) = Borrowed::or_start(way, || way.start())?;
     let clock = Clock::frozen();
     server.set_time(clock.wall_micros());
-    let (store, second) = (Synced::new(&server, way, &clock), Synced::new(&server, way, &clock));
+    let (store, second) = (synced(&server, way, &clock), synced(&server, way, &clock));
     // The guard is dropped last, when nobody else has the server any more.
     Ok(Fixture::new(store).second(second).clock(clock).one_clock().guard(borrowed))
 }
