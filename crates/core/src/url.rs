@@ -62,9 +62,13 @@ schemes! {
     /// Redis behind Sentinel, over TLS.
     RedissSentinel "rediss+sentinel" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
     /// A Redis Cluster.
-    RedisCluster "redis+cluster" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    RedisCluster "redis+cluster" Hosts [
+        "prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"
+    ];
     /// A Redis Cluster over TLS.
-    RedissCluster "rediss+cluster" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    RedissCluster "rediss+cluster" Hosts [
+        "prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"
+    ];
     /// A quorum of several Redis.
     RedlockRedis "redlock+redis" Hosts [
         "prefix", "node_timeout", "longest_ttl", "restart_delay", "ca", "password_file"

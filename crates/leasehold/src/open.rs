@@ -36,7 +36,9 @@ pub(crate) fn open(url: &StoreUrl, clock: Clock, detached: bool) -> Result<Opene
         | Scheme::Valkey
         | Scheme::Valkeys
         | Scheme::Tair
-        | Scheme::Tairs => {
+        | Scheme::Tairs
+        | Scheme::RedisCluster
+        | Scheme::RedissCluster => {
             let store = leasehold_redis::RedisStore::open_with(url, clock)?;
             Ok(Opened { store: Arc::new(store), created: None })
         }
@@ -58,7 +60,10 @@ pub(crate) fn open(url: &StoreUrl, clock: Clock, detached: bool) -> Result<Opene
 /// The schemes that this build can open.
 pub(crate) fn built_in() -> Vec<&'static str> {
     let sqlite = cfg!(feature = "sqlite").then_some("sqlite:");
-    let redis: &[&str] =
-        if cfg!(feature = "redis") { &["redis:", "valkey:", "tair:", "redlock+redis:"] } else { &[] };
+    let redis: &[&str] = if cfg!(feature = "redis") {
+        &["redis:", "valkey:", "tair:", "redis+cluster:", "redlock+redis:"]
+    } else {
+        &[]
+    };
     sqlite.into_iter().chain(redis.iter().copied()).chain(["memory:"]).collect()
 }

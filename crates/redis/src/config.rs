@@ -1,5 +1,6 @@
 //! From a store URL to settings.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +27,8 @@ const MOST_PASSWORD_BYTES: usize = 4096;
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) place: Place,
+    /// All hosts of the URL, where it is the URL of a cluster: each of them knows who has what.
+    pub(crate) cluster: Option<Vec<Place>>,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) database: i64,
@@ -80,6 +83,8 @@ impl Settings {
         let tls = match scheme {
             Scheme::Redis | Scheme::Valkey | Scheme::Tair | Scheme::RedisUnix => false,
             Scheme::Rediss | Scheme::Valkeys | Scheme::Tairs => true,
+            Scheme::RedisCluster => false,
+            Scheme::RedissCluster => true,
             _ => {
                 return Err(wrong(
                     format!("{url} is not the URL of one Redis server"),
@@ -89,14 +94,33 @@ impl Settings {
         };
         let ca = options.get("ca").map(|path| read(path, "ca")).transpose()?;
         if ca.is_some() && !tls {
-            let help = format!("write {}s:// to use TLS", scheme.as_str());
+            let help = match scheme {
+                Scheme::RedisCluster => "write rediss+cluster:// to use TLS".to_owned(),
+                _ => format!("write {}s:// to use TLS", scheme.as_str()),
+            };
             return Err(wrong(format!("{}: takes no ca=, it is not encrypted", scheme.as_str()), &help));
         }
         if let Some((path, why)) = options.get("ca").zip(ca.as_deref().and_then(trust::wrong_with)) {
             let help = "name a file of certificates in PEM form, such as ca=/etc/ssl/our-ca.pem";
             return Err(wrong(format!("ca={path} says of nobody that we may trust them: {why}"), help));
         }
-        let (place, database) = if *scheme == Scheme::RedisUnix {
+        let at = |host: &leasehold_core::Endpoint| {
+            let (host, port) = (host.host.clone(), host.port.unwrap_or(PORT));
+            Place::Tcp { host, port, tls: tls.then(|| ca.clone()) }
+        };
+        let clustered = matches!(scheme, Scheme::RedisCluster | Scheme::RedissCluster);
+        let cluster: Option<Vec<Place>> = clustered.then(|| hosts.iter().map(at).collect());
+        let (place, database) = if let Some(first) = cluster.as_ref().and_then(|places| places.first()) {
+            if !matches!(path.as_str(), "" | "0") {
+                let message =
+                    format!("{}: has no database {path:?}: a cluster has number 0 only", scheme.as_str());
+                return Err(wrong(
+                    message,
+                    "leave it out; prefix= keeps the locks of several programs apart",
+                ));
+            }
+            (first.clone(), 0)
+        } else if *scheme == Scheme::RedisUnix {
             if path.is_empty() {
                 return Err(wrong(
                     "redis+unix: needs the path of a socket".to_owned(),
@@ -109,8 +133,7 @@ impl Settings {
                 let help = "for several servers write redis+sentinel:, redis+cluster: or redlock+redis:";
                 return Err(wrong(format!("{}: takes one host", scheme.as_str()), help));
             };
-            let port = host.port.unwrap_or(PORT);
-            (Place::Tcp { host: host.host.clone(), port, tls: tls.then_some(ca) }, database(path)?)
+            (at(host), database(path)?)
         };
         let mut password = password.clone();
         if let Some(path) = options.get("password_file") {
@@ -146,10 +169,17 @@ impl Settings {
             let help = "write a number of replicas, such as min_replicas=1";
             text.parse().map_err(|_| wrong(format!("min_replicas={text:?} is not a number"), help))
         })?;
-        let label = label(*scheme, &place, database);
+        let label = match &cluster {
+            None => label(*scheme, &place, database),
+            Some(places) => {
+                let hosts: Vec<_> = places.iter().map(ToString::to_string).collect();
+                format!("{}://{}", scheme.as_str(), hosts.join(","))
+            }
+        };
         let (user, peers) = (user.clone(), Peers::default());
         Ok(Self {
             place,
+            cluster,
             user,
             password,
             database,
@@ -165,12 +195,16 @@ impl Settings {
 
 /// The URL as errors show it: without user, password and options.
 fn label(scheme: Scheme, place: &Place, database: i64) -> String {
-    match place {
-        Place::Unix(path) => format!("{}://{}", scheme.as_str(), path.display()),
-        Place::Tcp { host, port, tls: _ } => {
-            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-            let database = if database == 0 { String::new() } else { format!("/{database}") };
-            format!("{}://{host}:{port}{database}", scheme.as_str())
+    let database = if database == 0 { String::new() } else { format!("/{database}") };
+    format!("{}://{place}{database}", scheme.as_str())
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "{}", path.display()),
+            Self::Tcp { host, port, tls: _ } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port, tls: _ } => write!(f, "{host}:{port}"),
         }
     }
 }

@@ -40,10 +40,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod cluster;
 mod config;
 mod doctor;
 mod events;
 mod fail;
+mod hearing;
 mod keys;
 mod ledger;
 mod line;
@@ -54,6 +56,7 @@ mod pack;
 mod renewals;
 mod rights;
 mod script;
+mod servers;
 mod stated;
 mod store;
 mod strangers;

@@ -9,11 +9,12 @@ use std::time::Duration;
 use leasehold_core::{BootTime, Clock, Doubt, StoreErrorKind, fault};
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    RedisConnectionInfo, RedisResult, TlsCertificates, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
+    PushInfo, RedisConnectionInfo, RedisResult, TlsCertificates, Value,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -54,9 +55,28 @@ struct State {
 
 /// What speaks against the server still having what it granted.
 #[derive(Debug, Default)]
-struct Doubts {
+pub(crate) struct Doubts {
     cut: Notify,
     replaced: Notify,
+}
+
+impl Doubts {
+    /// Raises one.
+    pub(crate) fn raise(&self, doubt: Doubt) {
+        match doubt {
+            Doubt::Cut => self.cut.notify_one(),
+            Doubt::Replaced => self.replaced.notify_one(),
+        }
+    }
+
+    /// Returns once there is one.
+    pub(crate) async fn next(&self) -> Doubt {
+        tokio::select! {
+            biased;
+            () = self.replaced.notified() => Doubt::Replaced,
+            () = self.cut.notified() => Doubt::Cut,
+        }
+    }
 }
 
 /// One connection.
@@ -136,6 +156,17 @@ impl Link {
         })
     }
 
+    /// Tells its doubts to those who share them: the nodes of a cluster are one store.
+    pub(crate) fn doubting(mut self, doubts: &Arc<Doubts>) -> Self {
+        self.doubts = doubts.clone();
+        self
+    }
+
+    /// How long one answer may take.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
     /// Sends one request.
     pub(crate) async fn call(&self, command: &Cmd) -> Result<Value> {
         let live = self.live().await?;
@@ -143,11 +174,6 @@ impl Link {
     }
 
     /// Runs a script, and brings it along where the server does not know it.
-    pub(crate) async fn run(&self, script: &Script, keys: &[String], args: &[Vec<u8>]) -> Result<Value> {
-        let live = self.live().await?;
-        self.run_on(&live, script, keys, args).await
-    }
-
     pub(crate) async fn run_on(
         &self,
         live: &Live,
@@ -163,9 +189,26 @@ impl Link {
 
     pub(crate) async fn call_on(&self, live: &Live, command: &Cmd) -> Result<Value> {
         let mut connection = live.connection.clone();
+        self.answered(live, connection.send_packed_command(command)).await
+    }
+
+    /// Sends one request to a node of a cluster to which its slot is on its way. Scripts come with their source: a
+    /// node that does not know one forgets that it was asked.
+    pub(crate) async fn call_asking(&self, live: &Live, command: &Cmd) -> Result<Value> {
+        let mut connection = live.connection.clone();
+        let mut both = redis::pipe();
+        both.add_command(redis::cmd("ASKING")).add_command(command.clone());
+        self.answered(live, async {
+            let told = connection.send_packed_commands(&both, 1, 1).await?;
+            Ok(told.into_iter().next().unwrap_or(Value::Nil))
+        })
+        .await
+    }
+
+    async fn answered(&self, live: &Live, answer: impl Future<Output = RedisResult<Value>>) -> Result<Value> {
         let mut asking =
             Asking { live, clock: &self.clock, since: self.clock.now(), least: Some(self.limit / 16) };
-        let answer = timeout(self.limit, connection.send_packed_command(command)).await;
+        let answer = timeout(self.limit, answer).await;
         asking.least = None;
         drop(asking);
         match answer {
@@ -330,11 +373,7 @@ impl Link {
 
     /// Returns once what the server granted may be gone.
     pub(crate) async fn doubt(&self) -> Doubt {
-        tokio::select! {
-            biased;
-            () = self.doubts.replaced.notified() => Doubt::Replaced,
-            () = self.doubts.cut.notified() => Doubt::Cut,
-        }
+        self.doubts.next().await
     }
 
     async fn refuse_replicas(&self, live: &Live) -> Result<()> {
@@ -367,6 +406,47 @@ impl Link {
             }
             Err(fail) if fail.is("NOPERM") => Ok(Told::default()),
             Err(fail) => Err(fail),
+        }
+    }
+
+    /// Sends one request to a server whatever its role: over the connection if there is one, else over a new one that
+    /// is given up afterwards.
+    pub(crate) async fn ask_aside(&self, command: &Cmd) -> Result<Value> {
+        let live = self.state.try_lock().ok().and_then(|state| state.live.clone());
+        if let Some(live) = live.filter(|live| !live.dead.load(Ordering::SeqCst)) {
+            return self.call_on(&live, command).await;
+        }
+        let dead = Arc::new(AtomicBool::new(false));
+        let asking = async {
+            let (connection, driver) =
+                self.open(&dead).await.map_err(|error| Fail::from(error).not_sent())?;
+            let live =
+                Live { connection, misses: AtomicU32::new(0), dead: dead.clone(), driver, shut_until: None };
+            let told = self.call_on(&live, command).await;
+            // That it ends now is no news.
+            live.give_up();
+            told
+        };
+        let told = timeout(self.limit, asking).await.unwrap_or_else(|_| Err(self.silent()));
+        dead.store(true, Ordering::SeqCst);
+        told.map_err(|fail| if fail.has_help() { fail } else { fail.help(self.advice) })
+    }
+
+    /// A connection of its own for what is told, with all that comes over it: in a cluster a server also tells that it
+    /// ended a subscription, which the older protocol of the library does not know.
+    pub(crate) async fn hear(&self) -> Result<(MultiplexedConnection, UnboundedReceiver<PushInfo>)> {
+        let (pushes, heard) = unbounded_channel();
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(Some(self.limit))
+            .set_push_sender(pushes);
+        let info = self.client.get_connection_info().clone();
+        let login = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let client = Client::open(info.set_redis_settings(login))?;
+        let opening = client.get_multiplexed_async_connection_with_config(&config);
+        match timeout(self.limit, opening).await {
+            Ok(opened) => Ok((opened?, heard)),
+            Err(_) => Err(self.silent()),
         }
     }
 
@@ -431,6 +511,12 @@ fn client(settings: &Settings) -> Result<Client> {
         let fail = Fail::from(error).not_sent();
         if fail.has_help() { fail } else { fail.help(settings.place.advice()) }
     })
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").field("dead", &self.dead).finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for Link {

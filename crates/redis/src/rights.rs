@@ -3,7 +3,7 @@
 use leasehold_core::{Check, ClaimId, Code, LockName, Op};
 
 use crate::fail::{Fail, Result};
-use crate::keys::{Keys, TOKENS, hex};
+use crate::keys::{Keys, hex};
 use crate::list::literal;
 use crate::script::{Answer, NOTHING, RIGHTS};
 use crate::store::RedisStore;
@@ -41,16 +41,17 @@ impl RedisStore {
     async fn missing_rights(&self) -> Result<Vec<String>> {
         let mut missing = Vec::new();
         let keys = self.probe_keys()?;
+        let tokens = self.servers().tokens(&keys);
         let [plain, .., info] = keys.line();
         let mut usable = None;
         // A script that names a key is refused before it runs, so that nothing is touched.
         for (key, pattern) in [
             (plain, format!("~{}*", self.prefix())),
             (info, self.line_pattern()),
-            (TOKENS.to_owned(), "~leasehold:*".to_owned()),
+            (tokens.clone(), "~leasehold:*".to_owned()),
         ] {
-            match self.link().run(&NOTHING, std::slice::from_ref(&key), &[]).await {
-                Ok(_) => usable = usable.or((key != TOKENS).then_some(key)),
+            match self.servers().run(&NOTHING, std::slice::from_ref(&key), &[]).await {
+                Ok(_) => usable = usable.or((key != tokens).then_some(key)),
                 Err(fail) if fail.is("NOPERM") && fail.tells_of_a_key() => {
                     missing.push(format!("keys {pattern}"));
                 }
@@ -64,7 +65,7 @@ impl RedisStore {
         if let Some(key) = usable {
             let channel = format!("lh:wake:{}", hex(ClaimId::from_bytes([0; 16])));
             let refused =
-                Answer::new(self.link().run(&RIGHTS, &[key], &[channel.into_bytes()]).await?)?.texts()?;
+                Answer::new(self.servers().run(&RIGHTS, &[key], &[channel.into_bytes()]).await?)?.texts()?;
             for pair in refused.chunks_exact(2) {
                 let (command, said) = (&pair[0], &pair[1]);
                 if is_of_rights(said) {
@@ -73,8 +74,9 @@ impl RedisStore {
                 }
             }
         }
+        let node = self.servers().node_of(&keys.plain).await?;
         for command in self.direct() {
-            match self.link().call(&command).await {
+            match node.link.call(&command).await {
                 Err(fail) if fail.is("NOPERM") => {
                     let word = command.args_iter().next();
                     missing.extend(word.and_then(|word| match word {
@@ -87,7 +89,7 @@ impl RedisStore {
                 Err(_) => {}
             }
         }
-        match self.link().subscribe("lh:wake:doctor").await {
+        match node.link.subscribe("lh:wake:doctor").await {
             Ok(_) => {}
             Err(fail) if fail.is("NOPERM") => missing.push("SUBSCRIBE to lh:wake:*".to_owned()),
             Err(fail) => return Err(fail),

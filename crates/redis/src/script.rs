@@ -33,7 +33,9 @@ scripts! {
     /// Ends a claim.
     RELEASE = ["words", "release_fast", "line", "release"];
     /// Prolongs plain leases.
-    RENEW = ["words", "renew"];
+    RENEW = ["words", "renew_one", "renew"];
+    /// Prolongs one of them without its tombstone, which may be at another node for now.
+    RENEW_ALONE = ["words", "renew_one", "renew_alone"];
     /// Prolongs those in the line.
     RENEW_LINE = ["words", "line", "renew_line"];
     /// Looks at a name.
