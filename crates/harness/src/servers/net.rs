@@ -156,6 +156,11 @@ impl Host {
         command
     }
 
+    /// The same, or a command on this machine where there is no host.
+    pub(crate) fn command_on(host: Option<&Self>, program: &Path) -> Command {
+        host.map_or_else(|| Command::new(program), |host| host.command(program))
+    }
+
     /// Moves the calling thread there for good, with all threads that it will start.
     ///
     /// # Errors

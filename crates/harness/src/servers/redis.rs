@@ -186,10 +186,7 @@ impl Recipe for Redis {
         lines.extend(self.lines.iter().cloned());
         let file = folder.join("redis.conf");
         std::fs::write(&file, lines.join("\n") + "\n")?;
-        let mut command = match &self.host {
-            Some(host) => host.command(program),
-            None => Command::new(program),
-        };
+        let mut command = Host::command_on(self.host.as_ref(), program);
         command.arg(file).current_dir(folder);
         if let Some(library) = &self.clock {
             clock::give(&mut command, library, folder)?;

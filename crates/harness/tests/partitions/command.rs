@@ -45,7 +45,7 @@ impl Run {
 
     /// Returns once its command runs, with the token and since when.
     pub(crate) fn runs(&self) -> (BootTime, Token) {
-        until("its command runs", || !self.beats().is_empty());
+        until(&format!("{} runs", self.said.display()), || !self.beats().is_empty());
         self.beats()[0]
     }
 
@@ -84,6 +84,9 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}: {}", self.said.display(), std::fs::read_to_string(&self.said).unwrap_or_default());
+        }
         // Its guard kills the command.
         drop(self.child.kill());
         drop(self.child.wait());
