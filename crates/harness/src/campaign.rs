@@ -11,6 +11,7 @@ mod fence;
 mod fighter;
 mod nodes;
 mod pen;
+mod ring;
 mod split;
 mod stage;
 mod verdict;
@@ -22,10 +23,12 @@ use leasehold_conformance::{Check, Failure};
 use leasehold_core::Clock;
 use tokio::sync::watch;
 
-pub use fault::{FAULTS, Fault, QUORUM, SPLIT};
+use fault::Blow;
+pub use fault::{CLUSTER, FAULTS, Fault, QUORUM, SPLIT};
 use fence::Fence;
 use fighter::{Fighter, fight};
 use nodes::Field;
+use ring::Ring;
 use split::Split;
 use stage::{Stage, Staged};
 pub use verdict::Fought;
@@ -37,8 +40,8 @@ use crate::servers::net::Host;
 pub const TTL: Duration = Duration::from_secs(1);
 /// How many clients fight.
 pub const FIGHTERS: usize = 8;
-/// .. and for the locks of a quorum.
-pub const OF_QUORUM: usize = 16;
+/// .. and for the locks of several servers.
+pub const OF_MANY: usize = 16;
 /// What they fight for.
 const NAMES: [&str; 4] = ["orders", "stock", "ledger:{7}", "report"];
 /// So many of the clients hold long whatever they get, so that each fault finds somebody who must be told.
@@ -61,12 +64,15 @@ pub enum Unfought {
     Broken(Failure),
 }
 
-/// Fights under one fault for so long, and judges it.
+/// Fights under one fault of a server or of a cluster for so long, and judges it.
 ///
 /// # Errors
 ///
 /// Every promise that was broken; that too little happened to say so; that there is no server.
 pub fn campaign(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
+    if matches!(fault.blow, Blow::Ring(_)) {
+        return fight_under(fault, lasting, seed, OF_MANY, || Ring::open(fault, seed));
+    }
     fight_under(fault, lasting, seed, FIGHTERS, || Stage::open(fault, seed))
 }
 
@@ -76,7 +82,7 @@ pub fn campaign(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<F
 ///
 /// As [`campaign`].
 pub fn quorum(lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
-    fight_under(&QUORUM, lasting, seed, OF_QUORUM, || Field::open(OF_QUORUM, seed))
+    fight_under(&QUORUM, lasting, seed, OF_MANY, || Field::open(OF_MANY, seed))
 }
 
 /// Fights for the locks of a quorum for so long, on hosts of a network that is cut, and judges it.
@@ -85,7 +91,7 @@ pub fn quorum(lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
 ///
 /// As [`campaign`].
 pub fn split(lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
-    fight_under(&SPLIT, lasting, seed, OF_QUORUM, || Split::open(seed))
+    fight_under(&SPLIT, lasting, seed, OF_MANY, || Split::open(seed))
 }
 
 fn fight_under<S: Staged>(

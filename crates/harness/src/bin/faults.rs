@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use leasehold_conformance::{Check, Failure};
-use leasehold_harness::campaign::{
-    FAULTS, FIGHTERS, Fault, RECOVERY, TTL, Unfought, campaign, quorum, split,
-};
+use leasehold_harness::campaign::{CLUSTER, FAULTS, Fault, RECOVERY, TTL, Unfought, campaign, quorum, split};
 
 /// Faults of a Redis server and of the ways to it, each with the checker.
 #[derive(Debug, Parser)]
@@ -20,6 +18,9 @@ struct Arguments {
     /// What befalls a network of five servers and their clients, instead.
     #[arg(long, conflicts_with_all = ["fault", "quorum"])]
     split: bool,
+    /// What befalls a cluster, one after the other, instead.
+    #[arg(long, conflicts_with_all = ["quorum", "split"])]
+    cluster: bool,
     /// For how long each strikes.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
@@ -29,7 +30,8 @@ struct Arguments {
 }
 
 fn main() -> Check {
-    let Arguments { fault, quorum: of_quorum, split: of_network, seconds, seed } = Arguments::parse();
+    let Arguments { fault, quorum: of_quorum, split: of_network, cluster, seconds, seed } =
+        Arguments::parse();
     if of_quorum || of_network {
         let lasting = Duration::from_secs(seconds);
         let fought = if of_quorum { quorum(lasting, seed) } else { split(lasting, seed) };
@@ -37,14 +39,14 @@ fn main() -> Check {
         return Ok(());
     }
     let chosen: Vec<&'static Fault> = match &fault {
-        None => FAULTS.iter().collect(),
+        None => if cluster { CLUSTER } else { FAULTS }.iter().collect(),
         Some(name) => {
-            let names: Vec<_> = FAULTS.iter().map(|fault| fault.name).collect();
+            let names: Vec<_> = FAULTS.iter().chain(CLUSTER).map(|fault| fault.name).collect();
             let unknown = || Failure::new(format!("there is no fault {name}, but {}", names.join(", ")));
             vec![Fault::named(name).ok_or_else(unknown)?]
         }
     };
-    println!("{FIGHTERS} clients, ttl {TTL:?}, {seconds} s of each fault; well again within {RECOVERY} ttl");
+    println!("ttl {TTL:?}, {seconds} s of each fault; well again within {RECOVERY} ttl");
     let mut bad = 0;
     for (number, fault) in chosen.into_iter().enumerate() {
         // One fault by itself is played again by the seed that was told.

@@ -46,6 +46,17 @@ pub(super) enum Blow {
     Tremble,
     Nodes,
     Split,
+    Ring(Turn),
+}
+
+/// What befalls a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    Moved,
+    HandedOver,
+    Stopped,
+    Killed,
+    Lagging,
 }
 
 const fn fault(name: &'static str, about: &'static str, lasting: (u64, u64), blow: Blow) -> Fault {
@@ -55,6 +66,11 @@ const fn fault(name: &'static str, about: &'static str, lasting: (u64, u64), blo
 /// What was granted is gone: two may believe that they hold it, until the first is told.
 const fn forgets(name: &'static str, about: &'static str, lasting: (u64, u64), blow: Blow) -> Fault {
     Fault { exclusion: false, forgets: true, ..fault(name, about, lasting, blow) }
+}
+
+/// Another server takes over, which may not know what this one granted last.
+const fn loses(name: &'static str, about: &'static str, lasting: (u64, u64), blow: Blow) -> Fault {
+    Fault { exclusion: false, ..fault(name, about, lasting, blow) }
 }
 
 /// What befalls the nodes of a quorum, and the ways to them.
@@ -73,7 +89,41 @@ pub const SPLIT: Fault = fault(
     Blow::Split,
 );
 
-/// All of them.
+/// What befalls a cluster of three masters with a replica each.
+pub const CLUSTER: &[Fault] = &[
+    fault(
+        "moved",
+        "Contended slots move from master to master, and stay half moved for a ttl",
+        (0, 100),
+        Blow::Ring(Turn::Moved),
+    ),
+    fault(
+        "handed_over",
+        "A master hands over to its replica, when told to",
+        (0, 0),
+        Blow::Ring(Turn::HandedOver),
+    ),
+    loses(
+        "master_stopped",
+        "SIGSTOP of a master, whose replica may take over",
+        (30, 280),
+        Blow::Ring(Turn::Stopped),
+    ),
+    loses(
+        "master_killed",
+        "SIGKILL of a master, whose replica may take over",
+        (0, 250),
+        Blow::Ring(Turn::Killed),
+    ),
+    loses(
+        "replica_lags",
+        "A replica that has missed what was granted last takes over at once",
+        (10, 60),
+        Blow::Ring(Turn::Lagging),
+    ),
+];
+
+/// All that can befall one server.
 pub const FAULTS: &[Fault] = &[
     fault("stopped", "SIGSTOP of the server for three ttl", (300, 300), Blow::Stop),
     fault(
@@ -153,6 +203,6 @@ impl Fault {
     /// The fault of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
-        FAULTS.iter().find(|fault| fault.name == name)
+        FAULTS.iter().chain(CLUSTER).find(|fault| fault.name == name)
     }
 }

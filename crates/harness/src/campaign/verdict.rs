@@ -318,7 +318,9 @@ mod tests {
 
     #[test]
     fn what_went_well_is_good_under_every_fault() {
-        for fault in super::super::FAULTS.iter().filter(|fault| fault.blow != Blow::Fill) {
+        for fault in
+            super::super::FAULTS.iter().chain(super::super::CLUSTER).filter(|fault| fault.blow != Blow::Fill)
+        {
             judge(fault.name, &good()).unwrap();
         }
         assert!(judge("full", &good()).is_err(), "no renewal was seen while it was full");
