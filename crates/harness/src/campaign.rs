@@ -64,34 +64,18 @@ pub enum Unfought {
     Broken(Failure),
 }
 
-/// Fights under one fault of a server or of a cluster for so long, and judges it.
+/// Fights under one fault for so long, and judges it.
 ///
 /// # Errors
 ///
 /// Every promise that was broken; that too little happened to say so; that there is no server.
 pub fn campaign(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
-    if matches!(fault.blow, Blow::Ring(_)) {
-        return fight_under(fault, lasting, seed, OF_MANY, || Ring::open(fault, seed));
+    match fault.blow {
+        Blow::Nodes => fight_under(fault, lasting, seed, OF_MANY, || Field::open(OF_MANY, seed)),
+        Blow::Split(kind) => fight_under(fault, lasting, seed, OF_MANY, || Split::open(kind, seed)),
+        Blow::Ring(turn) => fight_under(fault, lasting, seed, OF_MANY, || Ring::open(turn, seed)),
+        _ => fight_under(fault, lasting, seed, FIGHTERS, || Stage::open(fault, seed)),
     }
-    fight_under(fault, lasting, seed, FIGHTERS, || Stage::open(fault, seed))
-}
-
-/// Fights for the locks of a quorum for so long, whose nodes and the ways to them are struck, and judges it.
-///
-/// # Errors
-///
-/// As [`campaign`].
-pub fn quorum(lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
-    fight_under(&QUORUM, lasting, seed, OF_MANY, || Field::open(OF_MANY, seed))
-}
-
-/// Fights for the locks of a quorum for so long, on hosts of a network that is cut, and judges it.
-///
-/// # Errors
-///
-/// As [`campaign`].
-pub fn split(lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
-    fight_under(&SPLIT, lasting, seed, OF_MANY, || Split::open(seed))
 }
 
 fn fight_under<S: Staged>(

@@ -45,8 +45,16 @@ pub(super) enum Blow {
     StepBack,
     Tremble,
     Nodes,
-    Split,
+    Split(Kind),
     Ring(Turn),
+}
+
+/// Whose network falls apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Quorum,
+    Sentinel,
+    Cluster,
 }
 
 /// What befalls a cluster.
@@ -74,20 +82,24 @@ const fn loses(name: &'static str, about: &'static str, lasting: (u64, u64), blo
 }
 
 /// What befalls the nodes of a quorum, and the ways to them.
-pub const QUORUM: Fault = fault(
+pub const QUORUM: &[Fault] = &[fault(
     "quorum",
     "Of five servers one to three are killed, stopped or cut off at a time, and replies are eaten on the way",
     (10, 150),
     Blow::Nodes,
-);
+)];
 
-/// What befalls the network between the nodes of a quorum and their clients.
-pub const SPLIT: Fault = fault(
-    "split",
-    "The network of five servers and their clients falls apart, in one direction or in both",
-    (30, 250),
-    Blow::Split,
-);
+/// What befalls the network between several servers and their clients: it falls apart, in one direction or in both.
+pub const SPLIT: &[Fault] = &[
+    fault("quorum_split", "Five servers that are one quorum", (30, 250), Blow::Split(Kind::Quorum)),
+    loses(
+        "sentinel_split",
+        "A master and replicas, each beside a sentinel",
+        (30, 400),
+        Blow::Split(Kind::Sentinel),
+    ),
+    loses("cluster_split", "Three masters with a replica each", (30, 400), Blow::Split(Kind::Cluster)),
+];
 
 /// What befalls a cluster of three masters with a replica each.
 pub const CLUSTER: &[Fault] = &[
@@ -200,9 +212,14 @@ pub const FAULTS: &[Fault] = &[
 ];
 
 impl Fault {
+    /// Every one there is.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        [FAULTS, QUORUM, SPLIT, CLUSTER].into_iter().flatten()
+    }
+
     /// The fault of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
-        FAULTS.iter().chain(CLUSTER).find(|fault| fault.name == name)
+        Self::all().find(|fault| fault.name == name)
     }
 }

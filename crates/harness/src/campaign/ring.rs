@@ -7,9 +7,9 @@ use leasehold_conformance::{Check, Failure};
 use leasehold_core::Clock;
 use rustix::process::Signal;
 
-use super::fault::{Blow, Fault, Turn};
+use super::fault::Turn;
 use super::fighter::Fighter;
-use super::stage::{Staged, Stroke, Struck, rest};
+use super::stage::{Staged, Stroke, Struck, left, rest};
 use super::{NAMES, TTL};
 use crate::servers::NoServer;
 use crate::servers::cluster::{Cluster, Shape};
@@ -29,8 +29,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    pub(super) fn open(fault: &'static Fault, seed: u64) -> Result<Self, NoServer> {
-        let Blow::Ring(turn) = fault.blow else { return Err(NoServer::Missing("cluster in that fault")) };
+    pub(super) fn open(turn: Turn, seed: u64) -> Result<Self, NoServer> {
         let node_timeout = match turn {
             Turn::Moved | Turn::HandedOver | Turn::Lagging => LATE,
             Turn::Stopped | Turn::Killed => SOON,
@@ -129,21 +128,10 @@ impl Staged for Ring {
     }
 }
 
-/// Keys that their master still has long after the last lease has run out.
+/// Keys that their master still has.
 pub(super) fn left_in(cluster: &Cluster) -> Check<Vec<String>> {
-    let clock = Clock::system();
-    let until = clock.now().after(TTL * 4);
-    loop {
-        let mut left = Vec::new();
-        for key in NAMES.iter().map(|name| format!("lock:{name}")) {
-            let master = cluster.master_of(cluster.slot_of(&key)?)?;
-            if !ask(&cluster.servers[master], &["EXISTS", &key])?.starts_with(":0") {
-                left.push(key);
-            }
-        }
-        if left.is_empty() || clock.now() >= until {
-            return Ok(left);
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    left(|key| {
+        let master = cluster.master_of(cluster.slot_of(key)?)?;
+        Ok(!ask(&cluster.servers[master], &["EXISTS", key])?.starts_with(":0"))
+    })
 }
