@@ -26,6 +26,7 @@ macro_rules! cluster {
 
 mod moves;
 mod nodes;
+mod rights;
 #[path = "../support/mod.rs"]
 mod support;
 mod waits;
