@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use leasehold::{Clock, Error, LeaseTicket, Leasehold, OnceOutcome};
+use leasehold_harness::servers::cluster::{Cluster, Shape};
 use leasehold_harness::servers::redis::{Redis, socket_url};
 use leasehold_harness::servers::{NoServer, Server};
 use tempfile::TempDir;
@@ -14,7 +15,7 @@ const TTL: Duration = Duration::from_secs(1);
 /// A store, by its URL; it ends when this is dropped.
 struct Place {
     url: String,
-    _kept: (Option<TempDir>, Option<Server>),
+    _kept: (Option<TempDir>, Option<Server>, Option<Cluster>),
 }
 
 impl Place {
@@ -30,12 +31,24 @@ impl Place {
 fn sqlite() -> Place {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("locks.db").display());
-    Place { url, _kept: (Some(folder), None) }
+    Place { url, _kept: (Some(folder), None, None) }
 }
 
 fn redis() -> Option<Place> {
     match Redis::default().start() {
-        Ok(server) => Some(Place { url: socket_url(&server), _kept: (None, Some(server)) }),
+        Ok(server) => Some(Place { url: socket_url(&server), _kept: (None, Some(server), None) }),
+        Err(NoServer::Missing(tool)) => {
+            eprintln!("skipped: there is no {tool} here");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Names as these tests choose them are in several slots.
+fn cluster() -> Option<Place> {
+    match Cluster::start(&Shape { replicas: 0, ..Shape::default() }) {
+        Ok(cluster) => Some(Place { url: cluster.url(""), _kept: (None, None, Some(cluster)) }),
         Err(NoServer::Missing(tool)) => {
             eprintln!("skipped: there is no {tool} here");
             None
@@ -46,7 +59,7 @@ fn redis() -> Option<Place> {
 
 /// The stores that there are: a store joins by one line.
 fn every_store() -> impl Iterator<Item = Place> {
-    [Some(sqlite()), redis()].into_iter().flatten()
+    [Some(sqlite()), redis(), cluster()].into_iter().flatten()
 }
 
 /// Waits until it is so, for at most 20 ttl.

@@ -401,6 +401,22 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_has_several_hosts_and_one_database() {
+        let settings =
+            parse("rediss+cluster://me:pw@a,[::1]:7000,c?prefix=app:&restart_delay=2m&timeout=2s").unwrap();
+        let tcp = |host: &str, port| Place::Tcp { host: host.to_owned(), port, tls: Some(None) };
+        assert_eq!(settings.site, Site::Cluster(vec![tcp("a", 6379), tcp("::1", 7000), tcp("c", 6379)]));
+        assert_eq!(settings.label, "rediss+cluster://a:6379,[::1]:7000,c:6379");
+        assert_eq!((settings.prefix.as_str(), settings.timeout), ("app:", Duration::from_secs(2)));
+        assert_eq!((settings.restart_delay, settings.database), (Duration::from_secs(120), 0));
+        assert!(settings.site.is_encrypted() && parse("redis+cluster://a/0").is_ok());
+        let error = parse("redis+cluster://a,b/3").unwrap_err();
+        assert!(error.code() == Code::URL && error.to_string().contains("number 0"), "{error}");
+        let error = parse("redis+cluster://a?ca=/etc/hosts").unwrap_err();
+        assert!(error.help().unwrap().contains("rediss+cluster://"), "{error:?}");
+    }
+
+    #[test]
     fn what_cannot_be_used_says_what_can() {
         for bad in [
             "redis://a,b",

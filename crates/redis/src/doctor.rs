@@ -73,6 +73,7 @@ impl Doctor for RedisStore {
                     failover.push(self.check_failover(info(node, "replication").await.as_ref()).at(node));
                 }
                 checks.extend([eviction, persistence, failover].into_iter().filter_map(worst));
+                checks.extend(self.check_slots());
             }
             Err(fail) => checks.push(Check::untold("nodes", &self.failed(Op::Check, None)(fail))),
         }
@@ -90,6 +91,21 @@ impl Doctor for RedisStore {
 }
 
 impl RedisStore {
+    /// Whether each slot of a cluster is somebody's.
+    fn check_slots(&self) -> Option<Check> {
+        const NAME: &str = "slots";
+        let uncovered = self.servers().uncovered()?;
+        if uncovered.is_empty() {
+            return Some(Check::ok(NAME, "each slot of the cluster has a master"));
+        }
+        Some(Check::failed(
+            NAME,
+            Code::FAILOVER,
+            format!("nobody has the slots {}: locks in them, or all of them, are down", uncovered.join(", ")),
+            "bring their master or a replica of it back, or: redis-cli --cluster fix",
+        ))
+    }
+
     fn check_failover(&self, told: Option<&HashMap<String, String>>) -> Check {
         const NAME: &str = "failover";
         let wanted = self.0.settings.min_replicas;

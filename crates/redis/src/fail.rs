@@ -101,6 +101,13 @@ const SAID: &[Said] = &[
         help: "write redis+cluster: in the URL",
     },
     Said {
+        // The counter of tokens is in another slot than nearly every name.
+        word: "CROSSSLOT",
+        kind: StoreErrorKind::Protocol,
+        message: "this server is a node of a Redis Cluster",
+        help: "write redis+cluster: in the URL",
+    },
+    Said {
         word: "ASK",
         kind: StoreErrorKind::Protocol,
         message: "this server is a node of a Redis Cluster",

@@ -461,6 +461,11 @@ impl Link {
         self.door().await?.ask(command).await
     }
 
+    /// Sends one request over a connection that nothing else goes over.
+    pub(crate) async fn ask_apart(&self, command: &Cmd) -> Result<Value> {
+        self.door().await?.ask(command).await
+    }
+
     /// A connection of its own for all that is told: see [`Door::hear`].
     pub(crate) async fn hear(&self) -> Result<(MultiplexedConnection, UnboundedReceiver<PushInfo>)> {
         self.door().await?.hear().await

@@ -17,8 +17,8 @@ use crate::store::{RedisStore, too_few};
 
 /// So many renewals share a script: more would keep the server from everybody else for too long.
 const MOST_AT_ONCE: usize = 100;
-/// In a cluster a node has this part of the shortest ttl for its answer. All are asked at once and answered for
-/// together: the leases at those that answer must not lapse because another does not.
+/// In a cluster a node has this part of the shortest ttl for its answer, or the timeout of the URL if that is less. All
+/// are asked at once and answered for together: the leases at those that answer must not lapse because another does not.
 const PART_OF_TTL: u32 = 5;
 
 /// A tombstone outlives its lease by the ttl and this, less the grain of the server's clock.
@@ -95,7 +95,8 @@ impl RedisStore {
     /// For how long a part of these may keep the others waiting.
     fn limit(&self, batch: &[Renew]) -> Option<Duration> {
         let shortest = batch.iter().map(|renew| renew.claim.ttl).min()?;
-        (self.servers().is_cluster() && !fault!("cluster_waits_for_all")).then(|| shortest / PART_OF_TTL)
+        let limit = (shortest / PART_OF_TTL).min(self.0.settings.timeout);
+        (self.servers().is_cluster() && !fault!("cluster_waits_for_all")).then_some(limit)
     }
 
     fn parts(&self, batch: &[Renew], which: &[usize], plain: bool) -> Vec<Part> {

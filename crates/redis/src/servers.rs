@@ -165,6 +165,14 @@ impl Servers {
         matches!(self, Self::Cluster(_))
     }
 
+    /// The slots of a cluster that are nobody's, as far as we know.
+    pub(crate) fn uncovered(&self) -> Option<Vec<String>> {
+        match self {
+            Self::One(_) => None,
+            Self::Cluster(cluster) => Some(cluster.uncovered()),
+        }
+    }
+
     /// The slot of this key, where slots are at different servers.
     pub(crate) fn slot(&self, key: &str) -> Option<u16> {
         self.is_cluster().then(|| slot(key))

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{BootTime, ClaimId};
+use leasehold_core::{BootTime, ClaimId, fault};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
@@ -193,6 +193,7 @@ impl Wakes {
         let mut inner = self.lock();
         match heard {
             Heard::Nothing => {}
+            Heard::Ended(_) if fault!("cluster_forgets_waiters") => {}
             Heard::Ended(channel) => {
                 if let Some(hearing) = inner.hearings.get_mut(&node) {
                     hearing.channels.remove(&channel);

@@ -3,7 +3,7 @@
 use clap::Parser;
 use leasehold_conformance::Check;
 use leasehold_harness::primitives::{
-    NAMES, Site, memory_with_faults, prove_from, redis, redis_with_faults, sqlite,
+    NAMES, Site, cluster, memory_with_faults, prove_from, redis, redis_with_faults, sqlite,
 };
 
 /// Random programs against every primitive; each history must be linearizable.
@@ -30,6 +30,7 @@ fn main() -> Check {
     if on_redis > 0 {
         say(&redis()?, seed, on_redis, false)?;
         say(&redis_with_faults()?, seed, on_redis, true)?;
+        say(&cluster()?, seed, on_redis, false)?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use leasehold::{Clock, MemoryStore, Store};
 use leasehold_redis::RedisStore;
 
 use super::scene::{ByUrl, FarWithFaults, Site, WithFaults};
+use crate::servers::cluster::{Cluster, Shape};
 use crate::servers::redis::{Redis, socket_url};
 use crate::servers::{NoServer, Server};
 
@@ -38,7 +39,18 @@ pub fn redis() -> Result<impl Site, NoServer> {
     Ok(ByUrl::new("redis", move |seed| Ok((run_url(&server, seed), ())), AT_ONCE))
 }
 
-/// The same with faults.
+/// One cluster of three masters, in which each run has a prefix of its own, and names in all slots.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn cluster() -> Result<impl Site, NoServer> {
+    let cluster = Cluster::start(&Shape { replicas: 0, ..Shape::default() })?;
+    let url = move |seed| Ok((cluster.url(&format!("?prefix=run{seed}:")), ()));
+    Ok(ByUrl::new("redis cluster", url, AT_ONCE))
+}
+
+/// One Redis with faults.
 ///
 /// # Errors
 ///

@@ -19,6 +19,8 @@ use super::slots::Address;
 /// How long to wait before a request is made again that was refused for now; it doubles up to [`MOST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const MOST_PAUSE: Duration = Duration::from_millis(200);
+/// How often it is asked whether a node that lets nobody connect has been replaced.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// So often a request is sent on at once. Nodes that do not agree send it to and fro.
 const MOST_SENT_ON: u32 = 4;
 
@@ -88,11 +90,25 @@ impl<'a> Hops<'a> {
                 continue;
             };
             let node = self.cluster.node(&address)?;
-            match node.link.live().await {
+            // One that hangs takes connections, and says nothing. Its place may be somebody else's before we give up.
+            let live = tokio::select! {
+                biased;
+                live = node.link.live() => live,
+                () = self.replaced(&address), if !asking => continue,
+            };
+            match live {
                 Ok(live) => return Ok(Visit { node, live, asking }),
                 Err(fail) if fail.is_away() => self.pause(fail.at(&address), Some(&address)).await?,
                 Err(fail) => return Err(fail.at(&address)),
             }
+        }
+    }
+
+    /// Returns once the slot is no longer with this node, which is asked for now and then.
+    async fn replaced(&self, address: &Address) {
+        while self.cluster.owner(self.slot).as_ref() == Some(address) {
+            tokio::time::sleep(LOOK_EVERY).await;
+            drop(self.cluster.learn(Some(address)).await);
         }
     }
 

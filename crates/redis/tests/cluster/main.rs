@@ -2,14 +2,17 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::{
-    Claim, Leave, LockName, Note, Release, Renew, Renewal, State, Store, Tenure, Token, Turn,
+    Claim, Cursor, Doubt, Error, Leave, Note, Release, Renew, Renewal, State, Store, Tenure, Together, Token,
+    Turn,
 };
 use leasehold_harness::servers::NoServer;
 use leasehold_harness::servers::cluster::{Cluster, Shape};
 use leasehold_harness::servers::redis::ask;
 use leasehold_redis::RedisStore;
+use rustix::process::Signal;
 
 /// Starts a cluster of this shape, or says why the test is skipped.
 macro_rules! cluster {
@@ -22,8 +25,11 @@ macro_rules! cluster {
 }
 
 mod moves;
+mod nodes;
+mod rights;
 #[path = "../support/mod.rs"]
 mod support;
+mod waits;
 
 /// Three masters and nobody behind them: what most tests need.
 fn bare() -> Shape {
@@ -43,10 +49,6 @@ fn started(shape: &Shape) -> Option<Cluster> {
 
 fn store(cluster: &Cluster, options: &str) -> RedisStore {
     RedisStore::open(&cluster.url(options).parse().unwrap()).unwrap()
-}
-
-fn name(text: &str) -> LockName {
-    LockName::parse(text).unwrap()
 }
 
 fn claim(text: &str) -> Claim {
@@ -87,4 +89,16 @@ fn place(cluster: &Cluster, text: &str) -> (usize, usize, usize) {
 /// What this server answers, raw.
 fn say(cluster: &Cluster, node: usize, words: &[&str]) -> String {
     ask(&cluster.servers[node], words).unwrap()
+}
+
+/// Waits until it is so.
+async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !done().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), waiting)
+        .await
+        .unwrap_or_else(|_| panic!("in vain: {what}"));
 }

@@ -73,3 +73,10 @@ pub(crate) static LEAST_RIGHTS: LazyLock<String> = LazyLock::new(|| {
     let (user, _) = after.split_once("```").unwrap();
     user.split_whitespace().collect::<Vec<_>>().join(" ")
 });
+
+/// What it may besides in a cluster.
+pub(crate) static CLUSTER_RIGHTS: LazyLock<String> = LazyLock::new(|| {
+    let page = include_str!("../../../../docs/design/redis.md");
+    let (_, after) = page.split_once("In a cluster also\n\n```\n").unwrap();
+    after.split_once("\n```").unwrap().0.trim().to_owned()
+});
