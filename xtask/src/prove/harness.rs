@@ -50,6 +50,11 @@ pub(super) fn quorum(proof: &mut Proof) -> Result<bool> {
     program(proof, "faults", &["--quorum"], 600)
 }
 
+/// So long of failovers of each kind.
+pub(super) fn sentinel(proof: &mut Proof) -> Result<bool> {
+    program(proof, "faults", &["--sentinel"], 300)
+}
+
 /// So long of each thing that befalls a cluster.
 pub(super) fn cluster(proof: &mut Proof) -> Result<bool> {
     program(proof, "faults", &["--cluster"], 60)

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use leasehold_conformance::{Check, Failure};
-use leasehold_harness::campaign::{CLUSTER, FAULTS, Fault, QUORUM, RECOVERY, SPLIT, TTL, Unfought, campaign};
+use leasehold_harness::campaign::{
+    CLUSTER, FAULTS, Fault, QUORUM, RECOVERY, SENTINEL, SPLIT, TTL, Unfought, campaign,
+};
 
 /// Faults of a Redis server and of the ways to it, each with the checker.
 #[derive(Debug, Parser)]
@@ -13,8 +15,11 @@ struct Arguments {
     #[arg(long)]
     fault: Option<String>,
     /// What befalls five servers that are a quorum, instead of one server.
-    #[arg(long, conflicts_with_all = ["fault", "split", "cluster"])]
+    #[arg(long, conflicts_with_all = ["fault", "sentinel", "split", "cluster"])]
     quorum: bool,
+    /// What befalls a master and its replicas, where sentinels have another take over.
+    #[arg(long, conflicts_with_all = ["fault", "split", "cluster"])]
+    sentinel: bool,
     /// What befalls the network of several servers and their clients.
     #[arg(long, conflicts_with_all = ["fault", "cluster"])]
     split: bool,
@@ -30,9 +35,10 @@ struct Arguments {
 }
 
 fn main() -> Check {
-    let Arguments { fault, quorum, split, cluster, seconds, seed } = Arguments::parse();
+    let Arguments { fault, quorum, sentinel, split, cluster, seconds, seed } = Arguments::parse();
     let chosen: Vec<&'static Fault> = match &fault {
         None if quorum => QUORUM.iter().collect(),
+        None if sentinel => SENTINEL.iter().collect(),
         None if split => SPLIT.iter().collect(),
         None if cluster => CLUSTER.iter().collect(),
         None => FAULTS.iter().collect(),

@@ -47,6 +47,7 @@ pub(super) enum Blow {
     Nodes,
     Split(Kind),
     Ring(Turn),
+    FailOver { behind: bool },
 }
 
 /// Whose network falls apart.
@@ -88,6 +89,22 @@ pub const QUORUM: &[Fault] = &[fault(
     (10, 150),
     Blow::Nodes,
 )];
+
+/// What befalls a master and its replicas, where sentinels have another take over.
+pub const SENTINEL: &[Fault] = &[
+    fault(
+        "failover",
+        "Another server takes over, by itself or ordered; and with min_replicas=2 exclusion is promised",
+        (0, 0),
+        Blow::FailOver { behind: false },
+    ),
+    loses(
+        "failover_behind",
+        "One takes over that was cut off and lacks what was granted last: the old holders are told",
+        (0, 0),
+        Blow::FailOver { behind: true },
+    ),
+];
 
 /// What befalls the network between several servers and their clients: it falls apart, in one direction or in both.
 pub const SPLIT: &[Fault] = &[
@@ -214,7 +231,7 @@ pub const FAULTS: &[Fault] = &[
 impl Fault {
     /// Every one there is.
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        [FAULTS, QUORUM, SPLIT, CLUSTER].into_iter().flatten()
+        [FAULTS, QUORUM, SENTINEL, CLUSTER, SPLIT].into_iter().flatten()
     }
 
     /// The fault of this name.
