@@ -19,7 +19,7 @@ pub(crate) struct Fail {
     /// What the server called it.
     word: Option<String>,
     /// Which slot of a cluster is elsewhere, and where, as the server wrote it.
-    elsewhere: Option<(u16, String)>,
+    elsewhere: Option<Box<(u16, String)>>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -195,7 +195,7 @@ impl Fail {
             None => Self::new(StoreErrorKind::Unexpected, told.clone()),
         };
         let word = said.map(|said| said.word.to_owned()).or(word);
-        let elsewhere = error.redirect_node().map(|(node, slot)| (slot, node.to_owned()));
+        let elsewhere = error.redirect_node().map(|(node, slot)| Box::new((slot, node.to_owned())));
         Self { word, elsewhere, source: Some(Arc::new(error.clone())), ..fail }
     }
 
@@ -275,7 +275,7 @@ impl Fail {
 
     /// Which slot of a cluster is elsewhere, and where, as the server wrote it.
     pub(crate) fn elsewhere(&self) -> Option<(u16, &str)> {
-        self.elsewhere.as_ref().map(|(slot, node)| (*slot, node.as_str()))
+        self.elsewhere.as_deref().map(|(slot, node)| (*slot, node.as_str()))
     }
 
     /// The server, or the way to it, may be there again later.
