@@ -15,6 +15,7 @@ mod ring;
 mod split;
 mod stage;
 mod verdict;
+mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use leasehold_core::Clock;
 use tokio::sync::watch;
 
 use fault::Blow;
-pub use fault::{CLUSTER, FAULTS, Fault, QUORUM, SPLIT};
+pub use fault::{CLUSTER, FAULTS, Fault, QUORUM, SENTINEL, SPLIT};
 use fence::Fence;
 use fighter::{Fighter, fight};
 use nodes::Field;
@@ -32,6 +33,7 @@ use ring::Ring;
 use split::Split;
 use stage::{Stage, Staged};
 pub use verdict::Fought;
+use watched::Ward;
 
 use crate::servers::NoServer;
 use crate::servers::net::Host;
@@ -74,6 +76,7 @@ pub fn campaign(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<F
         Blow::Nodes => fight_under(fault, lasting, seed, OF_MANY, || Field::open(OF_MANY, seed)),
         Blow::Split(kind) => fight_under(fault, lasting, seed, OF_MANY, || Split::open(kind, seed)),
         Blow::Ring(turn) => fight_under(fault, lasting, seed, OF_MANY, || Ring::open(turn, seed)),
+        Blow::FailOver { behind } => fight_under(fault, lasting, seed, OF_MANY, || Ward::open(behind, seed)),
         _ => fight_under(fault, lasting, seed, FIGHTERS, || Stage::open(fault, seed)),
     }
 }

@@ -314,7 +314,7 @@ impl Link {
             Route::Watched(lookout) => lookout,
         };
         self.watch(lookout);
-        let until = self.clock.now().after(self.limit);
+        let until = self.clock.now().after(self.limit / 2);
         loop {
             let found = lookout.find().await?;
             let connected = tokio::select! {

@@ -60,6 +60,11 @@ pub(super) fn split(proof: &mut Proof) -> Result<bool> {
     program(proof, "faults", &["--split"], 120)
 }
 
+/// So long of failovers of each kind.
+pub(super) fn sentinel(proof: &mut Proof) -> Result<bool> {
+    program(proof, "faults", &["--sentinel"], 300)
+}
+
 /// As many acquires as the name says, however long they take.
 pub(super) fn cancelled_redis(proof: &mut Proof) -> Result<bool> {
     seeded(proof, "cancelled")

@@ -94,6 +94,11 @@ const PARTS: &[Part] = &[
         run: harness::split,
     },
     Part {
+        name: "sentinel",
+        about: "16 clients fight for locks while sentinels have one server after the other take over, twice 5 minutes",
+        run: harness::sentinel,
+    },
+    Part {
         name: "cancelled-redis",
         about: "10,000 acquires that are dropped after each of their polls, on a real Redis server",
         run: harness::cancelled_redis,

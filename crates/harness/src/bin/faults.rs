@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use leasehold_conformance::{Check, Failure};
-use leasehold_harness::campaign::{CLUSTER, FAULTS, Fault, QUORUM, RECOVERY, SPLIT, TTL, Unfought, campaign};
+use leasehold_harness::campaign::{
+    CLUSTER, FAULTS, Fault, QUORUM, RECOVERY, SENTINEL, SPLIT, TTL, Unfought, campaign,
+};
 
 /// Faults of a Redis server and of the ways to it, each with the checker.
 #[derive(Debug, Parser)]
@@ -21,6 +23,9 @@ struct Arguments {
     /// What befalls a cluster.
     #[arg(long, conflicts_with = "fault")]
     cluster: bool,
+    /// Servers that sentinels have take over from each other.
+    #[arg(long, conflicts_with_all = ["fault", "quorum", "split", "cluster"])]
+    sentinel: bool,
     /// For how long each strikes.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
@@ -30,10 +35,11 @@ struct Arguments {
 }
 
 fn main() -> Check {
-    let Arguments { fault, quorum, split, cluster, seconds, seed } = Arguments::parse();
+    let Arguments { fault, quorum, split, cluster, sentinel, seconds, seed } = Arguments::parse();
     let chosen: Vec<&'static Fault> = match &fault {
         None if quorum => QUORUM.iter().collect(),
         None if split => SPLIT.iter().collect(),
+        None if sentinel => SENTINEL.iter().collect(),
         None if cluster => CLUSTER.iter().collect(),
         None => FAULTS.iter().collect(),
         Some(name) => {

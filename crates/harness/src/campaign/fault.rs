@@ -47,6 +47,7 @@ pub(super) enum Blow {
     Nodes,
     Split(Kind),
     Ring(Turn),
+    FailOver { behind: bool },
 }
 
 /// Whose network falls apart.
@@ -135,6 +136,25 @@ pub const CLUSTER: &[Fault] = &[
     ),
 ];
 
+/// What befalls a master and its replicas, where sentinels have another take over.
+pub const SENTINEL: &[Fault] = &[
+    fault(
+        "failover",
+        "Another server takes over, by itself or ordered; and with min_replicas=2 exclusion is promised",
+        (0, 0),
+        Blow::FailOver { behind: false },
+    ),
+    Fault {
+        exclusion: false,
+        ..fault(
+            "failover_behind",
+            "One takes over that was cut off and lacks what was granted last: the old holders are told",
+            (0, 0),
+            Blow::FailOver { behind: true },
+        )
+    },
+];
+
 /// All that can befall one server.
 pub const FAULTS: &[Fault] = &[
     fault("stopped", "SIGSTOP of the server for three ttl", (300, 300), Blow::Stop),
@@ -214,7 +234,7 @@ pub const FAULTS: &[Fault] = &[
 impl Fault {
     /// Every one there is.
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        [FAULTS, QUORUM, SPLIT, CLUSTER].into_iter().flatten()
+        [FAULTS, QUORUM, SPLIT, CLUSTER, SENTINEL].into_iter().flatten()
     }
 
     /// The fault of this name.

@@ -58,7 +58,7 @@ const OFTEN: &[&str] = &[
     "ASK-PERIOD",
     "200",
     "PUBLISH-PERIOD",
-    "500",
+    "250",
     "MIN-LINK-RECONNECT-PERIOD",
     "1000",
     "SLAVE-RECONF-TIMEOUT",
@@ -186,8 +186,8 @@ impl Watched {
         Ok((0..self.servers.len()).filter(|server| *server != master).collect())
     }
 
-    /// Waits until all is well: every server is there, the replicas have what the master has, and all sentinels know
-    /// all of that and of each other.
+    /// Waits until all is well: every server is there, the replicas listen to the master (which says so a little before
+    /// they have all it has), and all sentinels know all of that and of each other.
     ///
     /// # Errors
     ///
