@@ -270,6 +270,30 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "events",
         "the_end_of_a_foreign_key_is_heard_where_the_server_tells_of_it",
     ),
+    (
+        "sentinel_keeps_old_master",
+        "leasehold-harness",
+        "sentinel",
+        "an_old_master_that_wakes_is_never_used_again_by_whoever_still_had_a_connection_to_it",
+    ),
+    (
+        "sentinel_hears_old_master",
+        "leasehold-harness",
+        "sentinel",
+        "what_an_old_master_has_not_answered_is_waited_for_no_longer",
+    ),
+    (
+        "sentinel_trusts_role",
+        "leasehold-harness",
+        "sentinel",
+        "a_server_that_the_sentinels_name_and_that_is_a_replica_is_not_asked",
+    ),
+    (
+        "sentinel_believes_the_past",
+        "leasehold-redis",
+        "lib",
+        "sentinel::tests::one_who_knows_less_than_we_do_is_not_believed",
+    ),
     ("guard_ignores_deadline", "leasehold-cli", "command", "guard::check_09_a_frozen_run_is_a_dead_holder"),
     (
         "guard_ignores_end_of_run",

@@ -26,6 +26,8 @@ pub struct Suite {
     prefix: String,
     factory: Factory,
     broken: Vec<(&'static str, &'static str)>,
+    /// The only case, and where the others are.
+    only: Option<(&'static str, &'static str)>,
     /// Why there is nothing to test.
     missing: Option<String>,
     /// Whether it is one test where each test is a program of its own.
@@ -40,7 +42,8 @@ impl Suite {
     #[must_use]
     pub fn new(name: &str, subject: impl Subject) -> Self {
         let (name, factory) = (name.to_owned(), Factory::new(subject));
-        Self { name, prefix: String::new(), factory, broken: Vec::new(), missing: None, as_one: false }
+        let (prefix, broken) = (String::new(), Vec::new());
+        Self { name, prefix, factory, broken, only: None, missing: None, as_one: false }
     }
 
     /// Puts this and `::` before the names of its cases: a program that has several suites tells them apart so.
@@ -88,6 +91,13 @@ impl Suite {
         self
     }
 
+    /// Only this case, for a reason that is printed: another suite of the same store has all of them.
+    #[must_use]
+    pub fn only(mut self, case: &'static str, why: &'static str) -> Self {
+        self.only = Some((case, why));
+        self
+    }
+
     /// Runs what the arguments of the program ask for: what `cargo test` and nextest pass, or `--skipped` to
     /// print what is skipped and why.
     #[must_use]
@@ -116,7 +126,10 @@ impl Suite {
             match probe(&suite.factory) {
                 Ok(offer) => {
                     let skips = suite.skips(&offer);
-                    tables.push_str(&table(&suite.name, &skips));
+                    tables.push_str(&match suite.only {
+                        Some((case, why)) => format!("{}: {case} alone, {why}\n", suite.name),
+                        None => table(&suite.name, &skips),
+                    });
                     // Cases that wait for real time do so together.
                     waits |= offer.clock.is_none();
                     trials.extend(skips.into_iter().map(|(case, why)| suite.trial(case, why)));
@@ -149,7 +162,7 @@ impl Suite {
     fn is_asked(&self, arguments: &Arguments) -> bool {
         let Some(filter) = &arguments.filter else { return true };
         let names =
-            cases::all().map(|case| case.name).chain(["every_case", WHOLE]).map(|case| self.trial_name(case));
+            self.cases().map(|case| case.name).chain(["every_case", WHOLE]).map(|case| self.trial_name(case));
         names.into_iter().any(|name| if arguments.exact { name == *filter } else { name.contains(filter) })
     }
 
@@ -184,11 +197,16 @@ impl Suite {
             let broken = self.broken.iter().find(|(name, _)| *name == case.name).map(|(_, why)| *why);
             broken.or_else(|| case.needs.iter().find_map(|need| need.unmet(offer)))
         };
-        cases::all().map(|case| (case, why(case))).collect()
+        self.cases().map(|case| (case, why(case))).collect()
+    }
+
+    fn cases(&self) -> impl Iterator<Item = &'static Case> {
+        let only = self.only.map(|(only, _)| only);
+        cases::all().filter(move |case| only.is_none_or(|only| only == case.name))
     }
 
     fn fail_all(&self, failure: &Failure) -> impl Iterator<Item = Trial> {
-        cases::all().map(move |case| {
+        self.cases().map(move |case| {
             let failure = failure.to_string();
             Trial::test(self.trial_name(case.name), move || Err(Failed::from(failure)))
         })
@@ -197,11 +215,12 @@ impl Suite {
 
 impl std::fmt::Debug for Suite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { name, prefix, factory: _, broken, missing, as_one } = self;
+        let Self { name, prefix, factory: _, broken, only, missing, as_one } = self;
         f.debug_struct("Suite")
             .field("name", name)
             .field("prefix", prefix)
             .field("broken", broken)
+            .field("only", only)
             .field("missing", missing)
             .field("as_one", as_one)
             .finish_non_exhaustive()

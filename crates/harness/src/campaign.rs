@@ -11,9 +11,11 @@ mod fence;
 mod fighter;
 mod nodes;
 mod pen;
+mod ring;
 mod split;
 mod stage;
 mod verdict;
+mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +24,16 @@ use leasehold_conformance::{Check, Failure};
 use leasehold_core::Clock;
 use tokio::sync::watch;
 
-pub use fault::{FAULTS, Fault, QUORUM, SPLIT};
+use fault::Blow;
+pub use fault::{CLUSTER, FAULTS, Fault, QUORUM, SENTINEL, SPLIT};
 use fence::Fence;
 use fighter::{Fighter, fight};
 use nodes::Field;
+use ring::Ring;
 use split::Split;
 use stage::{Stage, Staged};
 pub use verdict::Fought;
+use watched::Ward;
 
 use crate::servers::NoServer;
 use crate::servers::net::Host;
@@ -37,8 +42,8 @@ use crate::servers::net::Host;
 pub const TTL: Duration = Duration::from_secs(1);
 /// How many clients fight.
 pub const FIGHTERS: usize = 8;
-/// .. and for the locks of a quorum.
-pub const OF_QUORUM: usize = 16;
+/// .. and for the locks of several servers.
+pub const OF_MANY: usize = 16;
 /// What they fight for.
 const NAMES: [&str; 4] = ["orders", "stock", "ledger:{7}", "report"];
 /// So many of the clients hold long whatever they get, so that each fault finds somebody who must be told.
@@ -67,25 +72,13 @@ pub enum Unfought {
 ///
 /// Every promise that was broken; that too little happened to say so; that there is no server.
 pub fn campaign(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
-    fight_under(fault, lasting, seed, FIGHTERS, || Stage::open(fault, seed))
-}
-
-/// Fights for the locks of a quorum for so long, whose nodes and the ways to them are struck, and judges it.
-///
-/// # Errors
-///
-/// As [`campaign`].
-pub fn quorum(lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
-    fight_under(&QUORUM, lasting, seed, OF_QUORUM, || Field::open(OF_QUORUM, seed))
-}
-
-/// Fights for the locks of a quorum for so long, on hosts of a network that is cut, and judges it.
-///
-/// # Errors
-///
-/// As [`campaign`].
-pub fn split(lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
-    fight_under(&SPLIT, lasting, seed, OF_QUORUM, || Split::open(seed))
+    match fault.blow {
+        Blow::Nodes => fight_under(fault, lasting, seed, OF_MANY, || Field::open(OF_MANY, seed)),
+        Blow::Split(kind) => fight_under(fault, lasting, seed, OF_MANY, || Split::open(kind, seed)),
+        Blow::Ring(turn) => fight_under(fault, lasting, seed, OF_MANY, || Ring::open(turn, seed)),
+        Blow::FailOver { behind } => fight_under(fault, lasting, seed, OF_MANY, || Ward::open(behind, seed)),
+        _ => fight_under(fault, lasting, seed, FIGHTERS, || Stage::open(fault, seed)),
+    }
 }
 
 fn fight_under<S: Staged>(

@@ -1,19 +1,16 @@
-//! A tenth of what `cargo xtask prove faults-redis` does: each fault of a real Redis server for three seconds.
+//! A tenth of what `cargo xtask prove` does under `faults-redis`, `cluster` and `split`, and a little of `quorum`: each
+//! fault of real Redis servers for three seconds.
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::time::Duration;
 
-use leasehold_harness::campaign::{FAULTS, Fault, Fought, Unfought, campaign, quorum, split};
+use leasehold_harness::campaign::{Fault, Unfought, campaign};
 
 const LASTING: Duration = Duration::from_secs(3);
 
 fn befalls(name: &str) {
     let fault = Fault::named(name).unwrap();
-    judged(campaign(fault, LASTING, 1));
-}
-
-fn judged(fought: Result<Fought, Unfought>) {
-    match fought {
+    match campaign(fault, LASTING, 1) {
         Ok(fought) => println!("{fought}"),
         Err(Unfought::Missing(tool)) => eprintln!("skipped: there is no {tool} here"),
         Err(Unfought::Broken(failure)) => panic!("{failure}"),
@@ -31,7 +28,7 @@ macro_rules! faults {
         #[test]
         fn every_fault_of_the_table_has_its_test() {
             let here = [$(stringify!($name)),+];
-            assert_eq!(FAULTS.iter().map(|fault| fault.name).collect::<Vec<_>>(), here);
+            assert_eq!(Fault::all().map(|fault| fault.name).collect::<Vec<_>>(), here);
         }
     };
 }
@@ -62,16 +59,15 @@ faults!(
     clock_forward,
     clock_back,
     clock_trembles,
+    quorum,
+    quorum_split,
+    sentinel_split,
+    cluster_split,
+    moved,
+    handed_over,
+    master_stopped,
+    master_killed,
+    replica_lags,
+    failover,
+    failover_behind,
 );
-
-/// A part of `cargo xtask prove quorum`.
-#[test]
-fn nodes_of_a_quorum() {
-    judged(quorum(LASTING * 2, 1));
-}
-
-/// A part of `cargo xtask prove split`.
-#[test]
-fn a_network_that_falls_apart() {
-    judged(split(LASTING * 2, 1));
-}

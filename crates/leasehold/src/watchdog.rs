@@ -83,6 +83,8 @@ struct Entry {
     /// When to look at it next; `None` once it is lost.
     look_at: Option<BootTime>,
     in_flight: bool,
+    /// Something spoke against the store while a renewal was under way, whose answer may be from before that.
+    doubted: bool,
     /// Who wants to hear of the next renewal.
     ensuring: Vec<oneshot::Sender<Result<()>>>,
 }
@@ -124,7 +126,9 @@ impl Watchdog {
         let id = hold.id;
         let renew_at = tenancy.sent.after(terms::renew_after(tenancy.granted)).max(self.clock.now());
         let look_at = too_long(&hold, &tenancy).map_or(renew_at, |end| renew_at.min(end));
-        let entry = Entry { hold, tenancy, renew_at, look_at: None, in_flight: false, ensuring: Vec::new() };
+        let (look, ensuring) = (None, Vec::new());
+        let entry =
+            Entry { hold, tenancy, renew_at, look_at: look, in_flight: false, doubted: false, ensuring };
         let mut inner = self.inner.borrow_mut();
         let soonest = inner.looks.first().map(|(at, _)| *at);
         inner.entries.insert(id, entry);
@@ -355,7 +359,7 @@ fn look(engine: &Engine, id: u64, now: BootTime) -> Due {
     let mut due = Due::Nothing;
     if !entry.in_flight && entry.renew_at <= now.after(TOGETHER) && !fault!("renew_on_user_thread") {
         if entry.hold.is_wanted(entry.tenancy.granted / 2) {
-            entry.in_flight = true;
+            (entry.in_flight, entry.doubted) = (true, false);
             let Tenancy { claim, tenure, .. } = &entry.tenancy;
             due = Due::Renew(Renew { claim: claim.clone(), tenure: tenure.clone() });
         } else {
@@ -437,7 +441,7 @@ fn kept(engine: &Engine, id: u64, sent: BootTime, ttl: Duration) {
     }
     let tenancy = &mut entry.tenancy;
     (tenancy.failures, tenancy.granted, tenancy.sent, tenancy.until) = (0, ttl, sent, until);
-    entry.renew_at = sent.after(terms::renew_after(ttl));
+    entry.renew_at = if entry.doubted { engine.clock.now() } else { sent.after(terms::renew_after(ttl)) };
     for reply in entry.ensuring.drain(..) {
         drop(reply.send(Ok(())));
     }

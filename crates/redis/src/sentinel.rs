@@ -75,7 +75,7 @@ impl Belief {
             Ground::Majority => true,
             Ground::Switch => new.epoch >= old.epoch,
             // One that was frozen while the others switched tells of the past.
-            Ground::Answer => new.epoch > old.epoch,
+            Ground::Answer => new.epoch > old.epoch || fault!("sentinel_believes_the_past"),
         };
         if !counts {
             return false;
@@ -125,7 +125,8 @@ impl Found {
 
     /// Returns once a sentinel says that it is another one.
     pub(crate) async fn outdated(&self) {
-        let Some((belief, moves)) = &self.watched else { return std::future::pending().await };
+        let watched = self.watched.as_ref().filter(|_| !fault!("sentinel_hears_old_master"));
+        let Some((belief, moves)) = watched else { return std::future::pending().await };
         let mut belief = belief.clone();
         if belief.wait_for(|belief| belief.moves != *moves).await.is_err() {
             // Nobody listens any more.

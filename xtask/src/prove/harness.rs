@@ -1,5 +1,5 @@
 //! The proofs `fight`, `foreign-release`, `handover`, `models`, `once`, `primitives`, `waiting`, `faults-redis`,
-//! `cancelled-redis`, `quorum` and `split`: programs of the harness, and the models.
+//! `cancelled-redis`, `quorum`, `cluster` and `split`: programs of the harness, and the models.
 
 use std::process::Command;
 
@@ -50,9 +50,19 @@ pub(super) fn quorum(proof: &mut Proof) -> Result<bool> {
     program(proof, "faults", &["--quorum"], 600)
 }
 
-/// So long of a network that falls apart.
+/// So long of each thing that befalls a cluster.
+pub(super) fn cluster(proof: &mut Proof) -> Result<bool> {
+    program(proof, "faults", &["--cluster"], 60)
+}
+
+/// So long of a network that falls apart, for each kind of servers on it.
 pub(super) fn split(proof: &mut Proof) -> Result<bool> {
-    program(proof, "faults", &["--split"], 300)
+    program(proof, "faults", &["--split"], 120)
+}
+
+/// So long of failovers of each kind.
+pub(super) fn sentinel(proof: &mut Proof) -> Result<bool> {
+    program(proof, "faults", &["--sentinel"], 300)
 }
 
 /// As many acquires as the name says, however long they take.

@@ -1,4 +1,4 @@
-//! Five servers that are one quorum, and clients, all on hosts of a network, and the one who cuts it.
+//! Several servers and their clients, all on hosts of a network, and the one who cuts it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,32 +7,71 @@ use leasehold_conformance::Check;
 use leasehold_core::Clock;
 
 use super::TTL;
+use super::fault::Kind;
 use super::fighter::Fighter;
-use super::nodes::left_on;
-use super::stage::{Staged, Stroke, Struck, rest};
+use super::ring::left_in;
+use super::stage::{Staged, Stroke, Struck, left, rest};
 use crate::servers::NoServer;
+use crate::servers::cluster::{self, Cluster};
 use crate::servers::net::{Host, Net};
 use crate::servers::nodes::Nodes;
 use crate::servers::redis::Redis;
+use crate::servers::sentinel::{self, Watched};
 
-const NODES: usize = 5;
+/// After how long servers notice that one of them is gone.
+const NOTICED: Duration = Duration::from_millis(700);
 /// How many hosts have clients, some on each.
 const HOMES: usize = 4;
+
+/// What runs on the first hosts.
+#[derive(Debug)]
+enum Servers {
+    Quorum(Nodes),
+    Sentinel(Watched),
+    Cluster(Cluster),
+}
 
 /// All there is.
 #[derive(Debug)]
 pub(super) struct Split {
     // Servers go before the network that they are on.
-    nodes: Nodes,
+    servers: Servers,
+    /// On how many hosts they are.
+    nodes: usize,
     net: Net,
     dice: fastrand::Rng,
 }
 
 impl Split {
-    pub(super) fn open(seed: u64) -> Result<Self, NoServer> {
-        let net = Net::start(NODES + HOMES)?;
-        let nodes = Nodes::on(&net.hosts[..NODES], &Redis::default())?;
-        Ok(Self { nodes, net, dice: fastrand::Rng::with_seed(seed) })
+    pub(super) fn open(kind: Kind, seed: u64) -> Result<Self, NoServer> {
+        let nodes = match kind {
+            Kind::Quorum => 5,
+            Kind::Sentinel => 3,
+            Kind::Cluster => 6,
+        };
+        let net = Net::start(nodes + HOMES)?;
+        let hosts = net.hosts[..nodes].to_vec();
+        let servers = match kind {
+            Kind::Quorum => Servers::Quorum(Nodes::on(&hosts, &Redis::default())?),
+            Kind::Sentinel => {
+                let shape = sentinel::Shape { down_after: NOTICED, hosts, ..sentinel::Shape::default() };
+                Servers::Sentinel(Watched::start(&shape)?)
+            }
+            Kind::Cluster => {
+                let shape = cluster::Shape { node_timeout: NOTICED, hosts, ..cluster::Shape::default() };
+                Servers::Cluster(Cluster::start(&shape)?)
+            }
+        };
+        Ok(Self { servers, nodes, net, dice: fastrand::Rng::with_seed(seed) })
+    }
+
+    /// Returns once the servers agree who is who.
+    fn settled(&self) -> Check {
+        match &self.servers {
+            Servers::Quorum(_) => Ok(()),
+            Servers::Sentinel(watched) => Ok(watched.settled()?),
+            Servers::Cluster(cluster) => Ok(cluster.settled()?),
+        }
     }
 
     /// Some of all, at least one of each and never all.
@@ -44,7 +83,7 @@ impl Split {
     }
 
     fn cut(&mut self) -> Check {
-        let (mut nodes, homes) = (self.some(0, NODES), self.some(NODES, HOMES));
+        let (mut nodes, homes) = (self.some(0, self.nodes), self.some(self.nodes, HOMES));
         match self.dice.u8(..5) {
             // Two parts, each with clients: one of them has a majority.
             0 | 1 => {
@@ -64,11 +103,15 @@ impl Split {
 
 impl Staged for Split {
     fn url(&self, _number: usize) -> String {
-        self.nodes.url("?restart_delay=0s&node_timeout=250ms")
+        match &self.servers {
+            Servers::Quorum(nodes) => nodes.url("?restart_delay=0s&node_timeout=250ms"),
+            Servers::Sentinel(watched) => watched.url("?timeout=250ms"),
+            Servers::Cluster(cluster) => cluster.url("?timeout=250ms"),
+        }
     }
 
     fn home(&self, number: usize) -> Option<Host> {
-        Some(self.net.hosts[NODES + number % HOMES].clone())
+        Some(self.net.hosts[self.nodes + number % HOMES].clone())
     }
 
     fn strike(&mut self, clock: &Clock, lasting: Duration, fighters: &[Arc<Fighter>]) -> Check<Struck> {
@@ -78,11 +121,13 @@ impl Staged for Split {
         while clock.now() < end {
             let from = clock.now();
             self.cut()?;
-            // Mostly so long that whoever is cut off loses what he has.
-            let lasts = TTL.mul_f64(0.3 + 2.2 * self.dice.f64());
+            // Mostly so long that whoever is cut off loses what he has, and that another server takes over.
+            let most = if matches!(self.servers, Servers::Quorum(_)) { 2.5 } else { 4.0 };
+            let lasts = TTL.mul_f64(0.3 + (most - 0.3) * self.dice.f64());
             rest(clock, lasts, &mut struck);
             self.net.heal()?;
             struck.strokes.push(Stroke { from, to: clock.now() });
+            self.settled()?;
             let calm = TTL.mul_f64(0.3 + 0.9 * self.dice.f64());
             rest(clock, calm, &mut struck);
         }
@@ -91,6 +136,13 @@ impl Staged for Split {
     }
 
     fn left(&self) -> Check<Vec<String>> {
-        Ok(left_on(&self.nodes))
+        match &self.servers {
+            Servers::Quorum(nodes) => left(|key| Ok(nodes.having(key) > 0)),
+            Servers::Sentinel(watched) => {
+                let master = watched.master()?;
+                left(|key| Ok(watched.has(master, key)))
+            }
+            Servers::Cluster(cluster) => left_in(cluster),
+        }
     }
 }

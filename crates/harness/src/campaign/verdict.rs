@@ -27,6 +27,8 @@ pub struct Fought {
     report: Report,
     /// Claims whose holder believed on: after their end, or long after the store forgot them.
     believed: Vec<(ClaimKey, Duration)>,
+    /// Who came in beside others when no fault explains it, or beside whom others believed on for too long.
+    unexplained: Vec<ClaimKey>,
     /// Leases that were lost.
     lost: u64,
     endangered: u64,
@@ -75,6 +77,7 @@ impl Fought {
         if fault.forgets {
             believed.extend(believed_what_is_gone(&held, &strokes));
         }
+        let unexplained = unexplained(&report.violations, &held, &strokes);
         let lost = held.values().filter(|held| held.lost).count() as u64;
         let meanwhile = meanwhile(&history, &strokes);
         Self {
@@ -83,6 +86,7 @@ impl Fought {
             strokes,
             report,
             believed,
+            unexplained,
             lost,
             endangered,
             meanwhile,
@@ -127,6 +131,10 @@ impl Fought {
         ensure!(violations.is_empty(), "{} of {self}", told(&violations));
         ensure!(self.books.lost == 0, "writes that were accepted are lost, or came out of order: {self}");
         ensure!(self.believed.is_empty(), "not told in time: {:?} of {self}", self.believed);
+        if let Blow::FailOver { .. } = self.fault.blow {
+            let Self { unexplained, .. } = self;
+            ensure!(unexplained.is_empty(), "no failover explains the overlaps of {unexplained:?}: {self}");
+        }
         let late = self.recovered.iter().position(Option::is_none);
         ensure!(
             late.is_none(),
@@ -160,7 +168,7 @@ impl Fought {
         let strokes = self.strokes.len() as u64;
         let enough = strokes > 0 && self.report.grants >= 5 * strokes && self.report.contended >= strokes;
         ensure!(enough, "too little happened: {self}");
-        let was_cut = self.fault.blow != Blow::Split || self.endangered + self.lost > 0;
+        let was_cut = !matches!(self.fault.blow, Blow::Split(_)) || self.endangered + self.lost > 0;
         ensure!(was_cut, "nobody noticed that the network was cut: {self}");
         Ok(())
     }
@@ -213,6 +221,27 @@ fn believed_what_is_gone(held: &HashMap<ClaimKey, Held>, strokes: &[Stroke]) -> 
     found
 }
 
+/// Those who came in beside others, other than while another server took over and the others were not told yet.
+fn unexplained(
+    violations: &[Violation],
+    held: &HashMap<ClaimKey, Held>,
+    strokes: &[Stroke],
+) -> Vec<ClaimKey> {
+    let explains = |stroke: &Stroke, key: &ClaimKey, others: &[ClaimKey]| {
+        let told = stroke.to.after(TOLD + LATE);
+        let within = |lease: &Held| (stroke.from..=told).contains(&lease.from);
+        let over = |lease: &Held| lease.ended.unwrap_or(lease.until).min(lease.until) <= told;
+        held.get(key).is_some_and(within) && others.iter().all(|other| held.get(other).is_some_and(over))
+    };
+    let bad = violations.iter().filter_map(|violation| match violation {
+        Violation::Overlap { key, others } => {
+            (!strokes.iter().any(|stroke| explains(stroke, key, others))).then_some(*key)
+        }
+        _ => None,
+    });
+    bad.collect()
+}
+
 fn meanwhile(history: &[Record], strokes: &[Stroke]) -> Meanwhile {
     let mut seen = Meanwhile::default();
     for record in history {
@@ -232,7 +261,18 @@ fn meanwhile(history: &[Record], strokes: &[Stroke]) -> Meanwhile {
 
 impl fmt::Display for Fought {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { fault, seed, strokes, report, believed: _, lost, endangered, meanwhile, .. } = self;
+        let Self {
+            fault,
+            seed,
+            strokes,
+            report,
+            believed: _,
+            unexplained: _,
+            lost,
+            endangered,
+            meanwhile,
+            ..
+        } = self;
         let Self { books, recovered, left: _, starved, .. } = self;
         let Books { accepted, refused, lost: gone, lost_open } = books;
         let slowest = recovered.iter().map(|wait| wait.unwrap_or(TTL * RECOVERY)).max().unwrap_or_default();
@@ -264,6 +304,7 @@ impl fmt::Display for Fought {
 mod tests {
     use leasehold_core::{LockName, Share, Token, Turn};
 
+    use super::super::fault::SENTINEL;
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -308,7 +349,8 @@ mod tests {
         let at = |at: u64| BootTime::from_nanos(at * MS);
         let strokes = vec![Stroke { from: at(1000), to: at(1010) }];
         let struck = Struck { strokes, ..Struck::default() };
-        let fault = Fault::named(fault).unwrap();
+        let more = SENTINEL.iter().find(|one| one.name == fault);
+        let fault = more.or_else(|| Fault::named(fault)).unwrap();
         Fought::new(fault, 1, struck, told.0.clone(), books, vec![recovered], Vec::new()).judge()
     }
 
@@ -318,7 +360,7 @@ mod tests {
 
     #[test]
     fn what_went_well_is_good_under_every_fault() {
-        for fault in super::super::FAULTS.iter().filter(|fault| fault.blow != Blow::Fill) {
+        for fault in Fault::all().filter(|fault| fault.blow != Blow::Fill) {
             judge(fault.name, &good()).unwrap();
         }
         assert!(judge("full", &good()).is_err(), "no renewal was seen while it was full");
@@ -333,6 +375,26 @@ mod tests {
         told.gets(3130, 8, 1, 51, 4000);
         assert!(judge("stopped", &told).unwrap_err().to_string().contains("Overlap"));
         judge("flushed", &told).unwrap();
+    }
+
+    #[test]
+    fn a_failover_explains_an_overlap_while_it_lasts_and_until_the_old_holder_is_told() {
+        let overlap = |old_until: u64| {
+            let mut told = Told(Vec::new());
+            told.asks(900, 7, 1);
+            told.gets(905, 7, 1, 1, old_until);
+            told.asks(1000, 8, 1);
+            told.gets(1005, 8, 1, 2, 1500);
+            judge("failover_behind", &told)
+        };
+        overlap(1700).unwrap();
+        assert!(overlap(1900).unwrap_err().to_string().contains("no failover explains"));
+        let mut told = good();
+        told.asks(3100, 7, 1);
+        told.gets(3110, 7, 1, 50, 3200);
+        told.asks(3120, 8, 1);
+        told.gets(3130, 8, 1, 51, 4000);
+        assert!(judge("failover_behind", &told).unwrap_err().to_string().contains("no failover explains"));
     }
 
     #[test]

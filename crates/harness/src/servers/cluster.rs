@@ -10,7 +10,7 @@ use leasehold_core::Clock;
 pub use moving::Move;
 
 use super::net::Host;
-use super::redis::{Redis, ask, ok, said};
+use super::redis::{Redis, ask, ok, refused, said};
 use super::{NoServer, Server};
 
 const SLOTS: usize = 16_384;
@@ -175,6 +175,30 @@ impl Cluster {
         until("the replica is master", || {
             Ok(view(server)?.iter().any(|entry| entry.has("myself") && entry.has("master")))
         })
+    }
+
+    /// Cuts a replica off from its master: it hears of nothing any more, and may be made the master all the same.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn cut_off(&self, replica: usize) -> io::Result<()> {
+        let server = &self.servers[replica];
+        // It knocks again at once, and is not let in.
+        ok(server, &["CONFIG", "SET", "masteruser", "nobody", "masterauth", "nothing"])?;
+        refused(&ask(server, &["CLIENT", "KILL", "TYPE", "master"])?)?;
+        until("the link is down", || {
+            Ok(said(server, &["INFO", "replication"])?.contains("master_link_status:down"))
+        })
+    }
+
+    /// Lets it in again.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn let_in(&self, replica: usize) -> io::Result<()> {
+        ok(&self.servers[replica], &["CONFIG", "SET", "masteruser", "", "masterauth", ""])
     }
 
     /// Returns once all nodes that run agree who has which slot, all slots can be used, and all replicas are linked.

@@ -7,6 +7,7 @@ pub mod net;
 pub mod nodes;
 pub mod redis;
 pub mod sentinel;
+pub mod synced;
 
 use std::fs::File;
 use std::io;

@@ -58,7 +58,7 @@ const OFTEN: &[&str] = &[
     "ASK-PERIOD",
     "200",
     "PUBLISH-PERIOD",
-    "500",
+    "250",
     "MIN-LINK-RECONNECT-PERIOD",
     "1000",
     "SLAVE-RECONF-TIMEOUT",
@@ -186,8 +186,8 @@ impl Watched {
         Ok((0..self.servers.len()).filter(|server| *server != master).collect())
     }
 
-    /// Waits until all is well: every server is there, the replicas have what the master has, and all sentinels know
-    /// all of that and of each other.
+    /// Waits until all is well: every server is there, the replicas listen to the master (which says so a little before
+    /// they have all it has), and all sentinels know all of that and of each other.
     ///
     /// # Errors
     ///
@@ -265,6 +265,34 @@ impl Watched {
     /// When it does not answer.
     pub fn let_in(&self, replica: usize) -> io::Result<()> {
         self.say(replica, &["CONFIG", "SET", "masteruser", "", "masterauth", ""]).map(drop)
+    }
+
+    /// Takes a key out of a replica that is [cut off](Self::cut_off), as if it had never heard of it.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn forget(&self, replica: usize, key: &str) -> io::Result<()> {
+        self.say(replica, &["CONFIG", "SET", "replica-read-only", "no"])?;
+        self.say(replica, &["DEL", key])?;
+        self.say(replica, &["CONFIG", "SET", "replica-read-only", "yes"]).map(drop)
+    }
+
+    /// Whatever happens, this replica is not to become the master. Returns once all sentinels know.
+    ///
+    /// # Errors
+    ///
+    /// When one does not answer, or hears of it too late.
+    pub fn never_promote(&self, replica: usize) -> io::Result<()> {
+        self.say(replica, &["CONFIG", "SET", "replica-priority", "0"])?;
+        let port = self.servers[replica].address().port().to_string();
+        let knows = |sentinel: &Server| {
+            let told = ask(sentinel, &["SENTINEL", "SLAVES", NAME]).unwrap_or_default();
+            let each = told.split("\r\nname\r\n").skip(1);
+            let of = each.filter(|one| field(one, "port").is_some_and(|told| told == port));
+            of.filter_map(|one| field(one, "slave-priority")).any(|priority| priority == "0")
+        };
+        until("all know that it is never promoted", || Ok(self.sentinels.iter().all(knows)))
     }
 
     /// Asks a server something; gives the raw answer.

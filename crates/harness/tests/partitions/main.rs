@@ -2,6 +2,7 @@
 //! it: what each store promises then, and what it does not.
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
+mod cluster;
 mod command;
 mod holder;
 mod quorum;

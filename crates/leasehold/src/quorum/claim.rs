@@ -83,6 +83,8 @@ impl Quorum {
                     return Err(error);
                 }
                 Verdict::Open | Verdict::Beaten | Verdict::Higher(_) => {
+                    let mut round = round;
+                    self.hear_of_closure(&mut round).await;
                     let state = self.beaten(name, &round);
                     let cursors = self.withdraw(claim, round).await;
                     return Ok(self.standing(state, cursors));
@@ -94,13 +96,27 @@ impl Quorum {
         Ok(self.standing(State::Waiting { ahead: None, retry_after: None }, Vec::new()))
     }
 
+    /// Whether enough nodes keep the name shut is not known where some say so and not all were heard: it would depend on
+    /// who is first.
+    async fn hear_of_closure(&self, round: &mut Round) {
+        let in_the_way = self.in_the_way();
+        while !round.closed.is_empty() && round.closed.len() < in_the_way {
+            let Some(answer) = round.rest.next().await else { return };
+            round.hear(answer);
+        }
+    }
+
+    /// As many nodes as no majority can do without.
+    fn in_the_way(&self) -> usize {
+        self.0.nodes.len() + 1 - self.needed()
+    }
+
     /// What is told of a claim that others were in the way of.
     fn beaten(&self, name: &LockName, round: &Round) -> State {
         if round.spent {
             return State::Spent;
         }
-        let in_the_way = self.0.nodes.len() + 1 - self.needed();
-        if round.closed.len() >= in_the_way
+        if round.closed.len() >= self.in_the_way()
             && let Some(closure) = round.closed.iter().max_by_key(|closure| closure.left)
         {
             return State::Closed(closure.clone());

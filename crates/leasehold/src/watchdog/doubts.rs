@@ -39,6 +39,7 @@ impl Watchdog {
             if warn && entry.hold.endanger() {
                 warned.push(entry.hold.clone());
             }
+            entry.doubted = true;
             if entry.tenancy.failures == 0 {
                 entry.renew_at = now;
                 due.push(*id);

@@ -137,6 +137,28 @@ async fn a_store_that_was_replaced_endangers_what_is_held_until_it_has_been_aske
 }
 
 #[tokio::test]
+async fn an_answer_from_before_a_doubt_does_not_settle_it() {
+    let (store, _, client) = client();
+    let ttl = Duration::from_secs(1800);
+    let gone = client.lock("gone").ttl(ttl).acquire().await.unwrap();
+    store.next(Op::Renew, Mishap::Late(ms(200)), 1);
+    let asked = store.asked(Op::Renew);
+    let ensuring = async {
+        // More than there can be: so it asks, and complains only then.
+        drop(gone.ensure(ttl).await);
+    };
+    let replacing = async {
+        until("a renewal is under way", async || store.asked(Op::Renew) > asked).await;
+        let holder = client.inspect("gone").await.unwrap().holders.remove(0);
+        store.store().release(gone.name(), holder.id, Leave::Open).await.unwrap();
+        store.doubts(Doubt::Replaced);
+    };
+    tokio::join!(ensuring, replacing);
+    let lost = tokio::time::timeout(TTL * 5, gone.lost()).await.expect("it is asked again at once");
+    assert_eq!(lost.reason, LostReason::StoreForgot);
+}
+
+#[tokio::test]
 async fn doubts_about_a_store_that_answers_nothing_make_nobody_ask_faster() {
     let (store, log, client) = client();
     let lease = client.lock("x").ttl(Duration::from_secs(1800)).acquire().await.unwrap();

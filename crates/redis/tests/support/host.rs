@@ -28,6 +28,14 @@ impl Host {
         Ok(Self::Cluster(cluster, clocks))
     }
 
+    /// The clocks that say there what time it is.
+    pub(crate) fn clocks(&self) -> io::Result<Vec<ToldClock>> {
+        match self {
+            Self::Server(server) => Ok(vec![ToldClock::of(server.running())?]),
+            Self::Cluster(cluster, _) => cluster.servers.iter().map(ToldClock::of).collect(),
+        }
+    }
+
     /// Says what time it is, in microseconds since 1970.
     pub(crate) fn set_time(&self, micros: u64) {
         match self {

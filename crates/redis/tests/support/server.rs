@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use leasehold_harness::servers::clock::{self, ToldClock};
 use leasehold_harness::servers::redis::{self as servers, Redis};
+use leasehold_harness::servers::sentinel::{Shape, Watched};
 use leasehold_harness::servers::{self as harness, NoServer};
 use rustix::process::Signal;
 
@@ -15,6 +16,14 @@ use rustix::process::Signal;
 pub(crate) struct Server {
     running: harness::Server,
     clock: Option<ToldClock>,
+    watched: Option<Beside>,
+}
+
+/// Who watch over a server: they name it, as long as nobody takes over.
+#[derive(Debug)]
+struct Beside {
+    url: String,
+    _others: Watched,
 }
 
 impl Server {
@@ -32,9 +41,22 @@ impl Server {
     pub(crate) fn like(redis: Redis) -> io::Result<Self> {
         let has_clock = redis.clock.is_some();
         let redis = Redis { program: redis.program.or(program()), ..redis };
-        let running = redis.start().map_err(io::Error::other)?;
+        Self::of(redis.start().map_err(io::Error::other)?, has_clock, None)
+    }
+
+    /// Starts one like this with two replicas, and three sentinels that let nobody take over.
+    pub(crate) fn watched(redis: Redis) -> io::Result<Self> {
+        let has_clock = redis.clock.is_some();
+        let shape = Shape { redis, down_after: Duration::from_secs(600), ..Shape::default() };
+        let mut watched = Watched::start(&shape).map_err(io::Error::other)?;
+        let url = watched.url("");
+        let running = watched.servers.remove(0);
+        Self::of(running, has_clock, Some(Beside { url, _others: watched }))
+    }
+
+    fn of(running: harness::Server, has_clock: bool, watched: Option<Beside>) -> io::Result<Self> {
         let clock = if has_clock { Some(ToldClock::of(&running)?) } else { None };
-        Ok(Self { running, clock })
+        Ok(Self { running, clock, watched })
     }
 
     /// What runs.
@@ -55,6 +77,11 @@ impl Server {
     /// The URL of a store in it.
     pub(crate) fn url(&self) -> String {
         servers::socket_url(&self.running)
+    }
+
+    /// The same, found by sentinels.
+    pub(crate) fn sentinel_url(&self) -> &str {
+        &self.watched.as_ref().unwrap().url
     }
 
     /// A plain connection, as another program has one.

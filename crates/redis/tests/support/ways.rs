@@ -25,6 +25,8 @@ pub(crate) enum Way {
     Cluster,
     /// A cluster, with all names in one slot.
     OneSlot,
+    /// Found by sentinels, with replicas.
+    Sentinel,
 }
 
 impl Way {
@@ -39,6 +41,7 @@ impl Way {
     /// Starts a server for it, which goes by the clock of a test.
     pub(crate) fn start(self) -> io::Result<Host> {
         let redis = match self {
+            Self::Sentinel => return Server::watched(told(Redis::default())?).map(Host::Server),
             Self::Plain | Self::Socket => Redis::default(),
             Self::Tls => Redis { tls: true, ..Redis::default() },
             Self::LeastRights => Redis::default().line(format!("user {}", *LEAST_RIGHTS)),
@@ -56,6 +59,7 @@ impl Way {
             Self::Socket => server.url(),
             Self::Tls => servers::tls_url(running).replace('?', "/5?prefix=app:&"),
             Self::LeastRights => format!("redis://locks:password@{}/3", running.address()),
+            Self::Sentinel => server.sentinel_url().to_owned(),
             Self::Valkey => format!("valkey://{}", running.address()),
             Self::Cluster | Self::OneSlot => unreachable!("a cluster is no one server"),
         }
