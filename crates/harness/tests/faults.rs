@@ -70,4 +70,6 @@ faults!(
     master_stopped,
     master_killed,
     replica_lags,
+    failover,
+    failover_behind,
 );

@@ -50,11 +50,6 @@ pub(super) fn quorum(proof: &mut Proof) -> Result<bool> {
     program(proof, "faults", &["--quorum"], 600)
 }
 
-/// So long of failovers of each kind.
-pub(super) fn sentinel(proof: &mut Proof) -> Result<bool> {
-    program(proof, "faults", &["--sentinel"], 300)
-}
-
 /// So long of each thing that befalls a cluster.
 pub(super) fn cluster(proof: &mut Proof) -> Result<bool> {
     program(proof, "faults", &["--cluster"], 60)
@@ -63,6 +58,11 @@ pub(super) fn cluster(proof: &mut Proof) -> Result<bool> {
 /// So long of a network that falls apart, for each kind of servers on it.
 pub(super) fn split(proof: &mut Proof) -> Result<bool> {
     program(proof, "faults", &["--split"], 120)
+}
+
+/// So long of failovers of each kind.
+pub(super) fn sentinel(proof: &mut Proof) -> Result<bool> {
+    program(proof, "faults", &["--sentinel"], 300)
 }
 
 /// As many acquires as the name says, however long they take.

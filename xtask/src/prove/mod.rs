@@ -84,11 +84,6 @@ const PARTS: &[Part] = &[
         run: harness::quorum,
     },
     Part {
-        name: "sentinel",
-        about: "16 clients fight for locks while sentinels have one server after the other take over, twice 5 minutes",
-        run: harness::sentinel,
-    },
-    Part {
         name: "cluster",
         about: "16 clients fight for the locks of a Redis Cluster: slots move, masters hand over, stop and die, a minute each",
         run: harness::cluster,
@@ -97,6 +92,11 @@ const PARTS: &[Part] = &[
         name: "split",
         about: "The network of a quorum, of servers under Sentinel and of a cluster falls apart, for two minutes each",
         run: harness::split,
+    },
+    Part {
+        name: "sentinel",
+        about: "16 clients fight for locks while sentinels have one server after the other take over, twice 5 minutes",
+        run: harness::sentinel,
     },
     Part {
         name: "cancelled-redis",

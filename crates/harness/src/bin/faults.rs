@@ -15,17 +15,17 @@ struct Arguments {
     #[arg(long)]
     fault: Option<String>,
     /// What befalls five servers that are a quorum, instead of one server.
-    #[arg(long, conflicts_with_all = ["fault", "sentinel", "split", "cluster"])]
-    quorum: bool,
-    /// What befalls a master and its replicas, where sentinels have another take over.
     #[arg(long, conflicts_with_all = ["fault", "split", "cluster"])]
-    sentinel: bool,
+    quorum: bool,
     /// What befalls the network of several servers and their clients.
     #[arg(long, conflicts_with_all = ["fault", "cluster"])]
     split: bool,
     /// What befalls a cluster.
     #[arg(long, conflicts_with = "fault")]
     cluster: bool,
+    /// Servers that sentinels have take over from each other.
+    #[arg(long, conflicts_with_all = ["fault", "quorum", "split", "cluster"])]
+    sentinel: bool,
     /// For how long each strikes.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
@@ -35,11 +35,11 @@ struct Arguments {
 }
 
 fn main() -> Check {
-    let Arguments { fault, quorum, sentinel, split, cluster, seconds, seed } = Arguments::parse();
+    let Arguments { fault, quorum, split, cluster, sentinel, seconds, seed } = Arguments::parse();
     let chosen: Vec<&'static Fault> = match &fault {
         None if quorum => QUORUM.iter().collect(),
-        None if sentinel => SENTINEL.iter().collect(),
         None if split => SPLIT.iter().collect(),
+        None if sentinel => SENTINEL.iter().collect(),
         None if cluster => CLUSTER.iter().collect(),
         None => FAULTS.iter().collect(),
         Some(name) => {

@@ -90,22 +90,6 @@ pub const QUORUM: &[Fault] = &[fault(
     Blow::Nodes,
 )];
 
-/// What befalls a master and its replicas, where sentinels have another take over.
-pub const SENTINEL: &[Fault] = &[
-    fault(
-        "failover",
-        "Another server takes over, by itself or ordered; and with min_replicas=2 exclusion is promised",
-        (0, 0),
-        Blow::FailOver { behind: false },
-    ),
-    loses(
-        "failover_behind",
-        "One takes over that was cut off and lacks what was granted last: the old holders are told",
-        (0, 0),
-        Blow::FailOver { behind: true },
-    ),
-];
-
 /// What befalls the network between several servers and their clients: it falls apart, in one direction or in both.
 pub const SPLIT: &[Fault] = &[
     fault("quorum_split", "Five servers that are one quorum", (30, 250), Blow::Split(Kind::Quorum)),
@@ -150,6 +134,25 @@ pub const CLUSTER: &[Fault] = &[
         (10, 60),
         Blow::Ring(Turn::Lagging),
     ),
+];
+
+/// What befalls a master and its replicas, where sentinels have another take over.
+pub const SENTINEL: &[Fault] = &[
+    fault(
+        "failover",
+        "Another server takes over, by itself or ordered; and with min_replicas=2 exclusion is promised",
+        (0, 0),
+        Blow::FailOver { behind: false },
+    ),
+    Fault {
+        exclusion: false,
+        ..fault(
+            "failover_behind",
+            "One takes over that was cut off and lacks what was granted last: the old holders are told",
+            (0, 0),
+            Blow::FailOver { behind: true },
+        )
+    },
 ];
 
 /// All that can befall one server.
@@ -231,7 +234,7 @@ pub const FAULTS: &[Fault] = &[
 impl Fault {
     /// Every one there is.
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        [FAULTS, QUORUM, SENTINEL, CLUSTER, SPLIT].into_iter().flatten()
+        [FAULTS, QUORUM, SPLIT, CLUSTER, SENTINEL].into_iter().flatten()
     }
 
     /// The fault of this name.

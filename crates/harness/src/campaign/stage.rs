@@ -142,7 +142,7 @@ impl Stage {
             Blow::StepForward => self.step(far)?,
             Blow::StepBack => self.step(-far)?,
             // These have stages of their own.
-            Blow::Nodes | Blow::FailOver { .. } | Blow::Split(_) | Blow::Ring(_) => {}
+            Blow::Nodes | Blow::Split(_) | Blow::Ring(_) | Blow::FailOver { .. } => {}
             Blow::Tremble => self.step(if self.ahead == 0 { 4_000_000 } else { -self.ahead })?,
         }
         Ok(())

@@ -7,9 +7,9 @@ use leasehold_conformance::Check;
 use leasehold_core::Clock;
 use rustix::process::Signal;
 
+use super::TTL;
 use super::fighter::Fighter;
-use super::stage::{Staged, Stroke, Struck, rest};
-use super::{NAMES, TTL};
+use super::stage::{Staged, Stroke, Struck, left, rest};
 use crate::servers::NoServer;
 use crate::servers::redis::Redis;
 use crate::servers::sentinel::{Shape, Watched};
@@ -109,15 +109,7 @@ impl Staged for Ward {
 
     /// Keys that the master still has long after the last lease has run out.
     fn left(&self) -> Check<Vec<String>> {
-        let clock = Clock::system();
-        let (until, master) = (clock.now().after(TTL * 4), self.watched.master()?);
-        loop {
-            let keys = NAMES.iter().map(|name| format!("lock:{name}"));
-            let left: Vec<String> = keys.filter(|key| self.watched.has(master, key)).collect();
-            if left.is_empty() || clock.now() >= until {
-                return Ok(left);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let master = self.watched.master()?;
+        left(|key| Ok(self.watched.has(master, key)))
     }
 }
