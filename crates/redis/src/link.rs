@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::config::{Settings, Site};
+use crate::config::{Place, Settings, Site};
 use crate::fail::{Fail, Result};
 use crate::nodes::Peers;
 use crate::script::{Answer, Script, text};
@@ -142,6 +142,11 @@ impl Live {
     /// Whoever asks next gets a new one.
     pub(crate) fn give_up(&self) {
         self.dead.store(true, Ordering::SeqCst);
+    }
+
+    /// Where the server is.
+    pub(crate) fn place(&self) -> &Place {
+        self.at.door.place()
     }
 
     fn is_usable(&self) -> bool {
@@ -497,6 +502,14 @@ impl Link {
         wait.arg(replicas).arg(patience);
         let have = crate::script::number(&self.call_on(live, &wait).await?)?;
         Ok(have >= i64::from(replicas))
+    }
+
+    /// Who is asked where the server is, if that is not always the same.
+    pub(crate) fn lookout(&self) -> Option<&Lookout> {
+        match &self.route {
+            Route::Fixed(_) => None,
+            Route::Watched(lookout) => Some(lookout),
+        }
     }
 
     /// Gives the connection up.
