@@ -31,8 +31,9 @@
 //!   `restart_delay=` of the longest ttl in use, in the URL of everybody, nothing is granted before they have.
 //! - Leases are judged by the server's wall clock. A step forward ends them early; a step back is cut for leases of
 //!   ours when somebody asks for them.
-//! - One server only: replicas are refused, Sentinel and Cluster have URLs of their own. [`RedisNodes`] are several that
-//!   know nothing of each other, for a quorum.
+//! - Replicas are refused. [`RedisNodes`] are several servers that know nothing of each other, for a quorum.
+//! - In a cluster nothing new is granted in a slot, and nothing given back, while that is being moved; and names in
+//!   several slots are no one step. docs/design/cluster.md says what else is different there.
 //! - Foreign holders tell nobody when they are done: who waits for one looks again, at most 1 s later. A server that
 //!   sends keyspace events (`notify-keyspace-events Kgx`) tells it at once.
 //! - A name with thousands of holders at once is slow: each claim reads them all. Listing walks over all keys.

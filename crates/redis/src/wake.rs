@@ -321,6 +321,8 @@ impl Wakes {
             let _end = end;
             let mut tries = tokio::time::interval(TRY_EVERY);
             tries.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            // It has just answered.
+            tries.reset();
             loop {
                 let good = tokio::select! {
                     heard = stream.next() => {

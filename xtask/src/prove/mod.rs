@@ -55,7 +55,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "primitives",
-        about: "10,000 linearizable histories of random programs on memory, 1,000 on Redis, 100 on SQLite",
+        about: "10,000 linearizable histories of random programs on memory, 1,000 on Redis, 300 on a quorum, 100 on SQLite",
         run: harness::primitives,
     },
     Part {
