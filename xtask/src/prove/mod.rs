@@ -90,7 +90,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "split",
-        about: "The network of a quorum, of servers under Sentinel and of a cluster falls apart, for two minutes each",
+        about: "The network of a quorum, of servers under Sentinel and of a cluster falls apart, two minutes each",
         run: harness::split,
     },
     Part {
