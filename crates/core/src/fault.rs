@@ -83,6 +83,7 @@ pub const PLANTED: &[Planted] = planted! {
     "quorum_trusts_clocks": "a node whose clock jumped has no say",
     "quorum_keeps_partial": "a claim that was not won leaves nothing behind",
     "quorum_claims_what_it_gives_back": "what a late node still has to give back counts for no majority",
+    "redis_trusts_old_lists": "a client whose list of nodes was replaced has no majority",
     "quorum_mends_nothing": "two nodes that forget one after the other cost no lease",
     "redis_hears_no_events": "the end of a foreign lock is noticed at once where the server tells of it",
     "guard_ignores_deadline": "the command of a frozen run is dead before its lease is",
