@@ -84,6 +84,11 @@ const PARTS: &[Part] = &[
         run: harness::quorum,
     },
     Part {
+        name: "quorum-dead",
+        about: "What one or two dead nodes of five cost, beside five live ones; three are told in time",
+        run: harness::quorum_dead,
+    },
+    Part {
         name: "cancelled-redis",
         about: "10,000 acquires that are dropped after each of their polls, on a real Redis server",
         run: harness::cancelled_redis,

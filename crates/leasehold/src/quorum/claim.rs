@@ -85,7 +85,12 @@ impl Quorum {
                         round.hear(answer);
                     }
                     let error = self.too_few(Op::Claim, Some(name), &round.heard);
-                    self.withdraw(claim, round).await;
+                    if !round.involved.is_empty() {
+                        // Nobody waits once more for those that did not answer.
+                        self.gives_up(claim);
+                        let (quorum, claim) = (self.clone(), claim.clone());
+                        tokio::spawn(async move { quorum.withdraw(&claim, round).await });
+                    }
                     return Err(error);
                 }
                 Verdict::Open | Verdict::Beaten | Verdict::Higher(_) => {
