@@ -10,6 +10,7 @@ use leasehold_core::{Check, Code, Doctor, Health, LockName, Op, Result, ServerTi
 use crate::config::{Place, Site};
 use crate::events::channel_of;
 use crate::fail::{self, Fail};
+use crate::members::Members;
 use crate::script::{Answer, text};
 use crate::servers::Node;
 use crate::store::RedisStore;
@@ -92,6 +93,7 @@ impl Doctor for RedisStore {
         checks.push(check_cleartext(&self.0.settings.site, self.0.settings.password.is_some()));
         checks.push(self.check_events().await);
         checks.push(self.check_strangers().await);
+        checks.extend(self.0.settings.members.as_ref().map(Members::check));
         checks
     }
 

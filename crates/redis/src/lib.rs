@@ -54,6 +54,7 @@ mod ledger;
 mod line;
 mod link;
 mod list;
+mod members;
 mod nodes;
 mod pack;
 mod renewals;
