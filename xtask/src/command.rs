@@ -19,6 +19,8 @@ pub(crate) struct Line {
     envs: Vec<(String, String)>,
     deadline: Option<Duration>,
     path: Option<PathBuf>,
+    /// Where its standard output goes, if not into the log.
+    answers: Option<PathBuf>,
 }
 
 /// How a command ended.
@@ -32,7 +34,14 @@ pub(crate) enum Ended {
 
 impl Line {
     pub(crate) fn new(program: &str) -> Self {
-        Self { program: program.to_owned(), args: Vec::new(), envs: Vec::new(), deadline: None, path: None }
+        Self {
+            program: program.to_owned(),
+            args: Vec::new(),
+            envs: Vec::new(),
+            deadline: None,
+            path: None,
+            answers: None,
+        }
     }
 
     /// `cargo` with these words.
@@ -62,12 +71,19 @@ impl Line {
         self
     }
 
+    /// Writes its standard output into this file, and only what else it says into the log.
+    pub(crate) fn answers(mut self, file: &Path) -> Self {
+        self.answers = Some(file.to_owned());
+        self
+    }
+
     /// Runs it in `folder` with all that it says in `log`.
     pub(crate) fn run(&self, folder: &Path, log: &File) -> Result<Ended> {
         let mut command = Command::new(&self.program);
         command.args(&self.args).envs(self.envs.iter().map(|(name, value)| (name, value)));
         command.current_dir(folder).stdin(Stdio::null());
-        command.stdout(log.try_clone()?).stderr(log.try_clone()?);
+        let answers = self.answers.as_ref().map_or_else(|| log.try_clone(), File::create)?;
+        command.stdout(answers).stderr(log.try_clone()?);
         if let Some(extra) = &self.path {
             command.env("PATH", with_folder(extra)?);
         }

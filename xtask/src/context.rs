@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::Result;
@@ -103,6 +105,44 @@ impl<'a> Session<'a> {
         Ok(Outcome { ended, output: String::from_utf8_lossy(&output).into_owned() })
     }
 
+    /// The same for several commands, of which some run at a time; the log has them in order.
+    pub(crate) fn observe_all(&mut self, lines: &[Line], at_once: usize) -> Result<Vec<Outcome>> {
+        let (root, next) = (self.context.root().to_owned(), AtomicUsize::new(0));
+        let outcomes: Vec<OnceLock<Result<Outcome, String>>> =
+            lines.iter().map(|_| OnceLock::new()).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..at_once.min(lines.len()) {
+                scope.spawn(|| {
+                    while let Some((line, outcome)) = {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        lines.get(at).zip(outcomes.get(at))
+                    } {
+                        outcome.get_or_init(|| alone(line, &root).map_err(|error| error.to_string()));
+                    }
+                });
+            }
+        });
+        let mut all = Vec::with_capacity(lines.len());
+        for (line, outcome) in lines.iter().zip(outcomes) {
+            let outcome = outcome.into_inner().unwrap_or_else(|| Err(format!("{line}: it was not run")))?;
+            self.log.seek(SeekFrom::End(0))?;
+            write!(self.log, "$ {line}\n{}", outcome.output)?;
+            all.push(outcome);
+        }
+        Ok(all)
+    }
+
+    /// Runs a command that must end well, and keeps what it answers in a file beside the log; gives that file's path.
+    pub(crate) fn keep(&mut self, line: &Line, name: &str) -> Result<Option<String>> {
+        let path = self.log_path.with_extension(name);
+        let ended = line.clone().answers(&path).run(self.context.root(), &self.log)?;
+        if ended != Ended::Well {
+            self.fail(line, "it did not answer\n", "");
+            return Ok(None);
+        }
+        Ok(Some(path.to_string_lossy().into_owned()))
+    }
+
     /// Keeps the end of what a command said as a problem, with the line to run it again.
     pub(crate) fn fail(&mut self, line: &Line, why: &str, output: &str) {
         let excerpt: String = excerpt(output).iter().map(|line| format!("{line}\n")).collect();
@@ -110,6 +150,16 @@ impl<'a> Session<'a> {
             format!("to run it again:\n  {line}\nall that it said is in {}", self.log_path().display());
         self.problems.push(format!("{excerpt}{why}{rerun}"));
     }
+}
+
+/// Runs a command with a log of its own.
+fn alone(line: &Line, folder: &Path) -> Result<Outcome> {
+    let mut log = tempfile::tempfile()?;
+    let ended = line.run(folder, &log)?;
+    log.seek(SeekFrom::Start(0))?;
+    let mut output = Vec::new();
+    log.read_to_end(&mut output)?;
+    Ok(Outcome { ended, output: String::from_utf8_lossy(&output).into_owned() })
 }
 
 /// What to show of a failure: what nextest says from its summary on, where it quotes the tests that failed; else

@@ -109,6 +109,7 @@ fn place_of(url: &StoreUrl) -> Option<String> {
     let StoreUrl { scheme, user: _, password: _, hosts, path, options } = url;
     let socket = *scheme == Scheme::RedisUnix;
     let quorum = matches!(scheme, Scheme::RedlockRedis | Scheme::RedlockRediss);
+    let cluster = matches!(scheme, Scheme::RedisCluster | Scheme::RedissCluster);
     let watched = matches!(scheme, Scheme::RedisSentinel | Scheme::RedissSentinel);
     match scheme {
         Scheme::Sqlite => {
@@ -120,6 +121,8 @@ fn place_of(url: &StoreUrl) -> Option<String> {
         | Scheme::RedisUnix
         | Scheme::RedlockRedis
         | Scheme::RedlockRediss
+        | Scheme::RedisCluster
+        | Scheme::RedissCluster
         | Scheme::RedisSentinel
         | Scheme::RedissSentinel
         | Scheme::Valkey
@@ -134,8 +137,8 @@ fn place_of(url: &StoreUrl) -> Option<String> {
     let database = || if path.is_empty() { Some(0) } else { path.parse::<u16>().ok() };
     let named = |host: &str, port: Option<u16>| format!("{host}:{}", port.unwrap_or(REDIS_PORT));
     let (server, database) = match &hosts[..] {
-        // However they are ordered: each has one vote.
-        all if quorum => {
+        // However they are ordered: each has one vote, or knows all others.
+        all if quorum || cluster => {
             let mut all: Vec<_> = all.iter().map(|at| named(&at.host, at.port)).collect();
             all.sort_unstable();
             (all.join(","), database()?)
@@ -206,6 +209,9 @@ mod tests {
         let quorum = place("redlock+redis://a,b,c?node_timeout=1s");
         assert_eq!(place("redlock+rediss://c:6379,a,b/0"), quorum);
         assert!(quorum.is_some() && place("redlock+redis://a,b,d") != quorum);
+        let cluster = place("redis+cluster://a,b?timeout=1s");
+        assert_eq!(place("rediss+cluster://b:6379,a/0"), cluster);
+        assert!(cluster.is_some() && place("redis+cluster://a,c") != cluster);
         let watched = place("redis+sentinel://a,b/main?min_replicas=1");
         assert_eq!(place("rediss+sentinel://b:26379,a/main/0"), watched);
         for other in

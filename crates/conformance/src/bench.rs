@@ -63,14 +63,14 @@ impl Bench {
     pub(crate) async fn set_up(factory: &Factory, calls: &OpenCalls) -> Check<Self> {
         let fixture =
             (factory.fresh)().await.map_err(|failure| failure.during("setting up a fresh store"))?;
-        let Fixture { store, second, clock, one_clock, own_repeats, guard } = fixture;
+        let Fixture { store, second, clock, one_clock, of_several, guard } = fixture;
         let offer = Offer {
             capabilities: (factory.really)(store.capabilities()),
             ledger: store.ledger().is_some(),
             second: second.is_some(),
             clock: clock.clone(),
             one_clock,
-            own_repeats,
+            of_several,
         };
         let watch = |inner| Client(Arc::new(Watched { inner, calls: calls.clone() }) as Arc<dyn Store>);
         let two = watch(second.unwrap_or_else(|| Arc::clone(&store)));

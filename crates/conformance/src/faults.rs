@@ -154,6 +154,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "a_claim_that_is_not_won_is_given_back_by_the_quorum_itself",
     ),
     (
+        "redis_trusts_old_lists",
+        "leasehold-harness",
+        "redlock",
+        "a_client_with_a_list_that_was_replaced_is_refused",
+    ),
+    (
         "quorum_claims_what_it_gives_back",
         "leasehold",
         "quorum",
@@ -215,6 +221,54 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "leasehold-cli",
         "command_redis",
         "network::check_12_a_connection_that_is_silent_for_good_is_replaced_in_time",
+    ),
+    (
+        "cluster_ignores_moved",
+        "leasehold-redis",
+        "cluster",
+        "moves::a_lease_is_kept_when_its_slot_has_gone_elsewhere",
+    ),
+    (
+        "cluster_forgets_asking",
+        "leasehold-redis",
+        "cluster",
+        "moves::a_plain_lease_is_renewed_throughout_the_move_of_its_slot",
+    ),
+    (
+        "cluster_renews_two_keys",
+        "leasehold-redis",
+        "cluster",
+        "moves::a_plain_lease_is_renewed_throughout_the_move_of_its_slot",
+    ),
+    (
+        "cluster_resends_unknown",
+        "leasehold-redis",
+        "cluster",
+        "nodes::what_may_have_been_done_is_not_sent_again",
+    ),
+    (
+        "cluster_waits_for_all",
+        "leasehold-redis",
+        "cluster",
+        "nodes::a_node_that_hangs_holds_up_no_renewal_at_another",
+    ),
+    (
+        "cluster_doubts_nothing",
+        "leasehold-redis",
+        "cluster",
+        "nodes::a_replica_that_takes_over_is_a_doubt_and_renews_what_it_has",
+    ),
+    (
+        "cluster_forgets_waiters",
+        "leasehold-redis",
+        "cluster",
+        "waits::who_waits_is_told_at_once_also_after_the_slot_went_elsewhere",
+    ),
+    (
+        "cluster_skips_unheard",
+        "leasehold-redis",
+        "cluster",
+        "waits::without_channels_of_slots_everybody_is_told_and_no_place_is_skipped",
     ),
     (
         "redis_hears_no_events",

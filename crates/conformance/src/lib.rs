@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod agree;
+mod asking;
 mod bench;
 mod cases;
 mod chaos;

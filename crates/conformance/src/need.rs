@@ -45,7 +45,7 @@ pub(crate) struct Offer {
     pub(crate) second: bool,
     pub(crate) clock: Option<Clock>,
     pub(crate) one_clock: bool,
-    pub(crate) own_repeats: bool,
+    pub(crate) of_several: bool,
 }
 
 impl Need {

@@ -240,7 +240,7 @@ impl<'a> Pair<'a> {
     async fn claim(&mut self, slot: usize) -> Check {
         let by_turns = self.store();
         let same = if slot.is_multiple_of(2) { &*self.bench.one } else { &*self.bench.two };
-        let store = if self.bench.offer.own_repeats { same } else { by_turns };
+        let store = if self.bench.offer.of_several { same } else { by_turns };
         let Some(Stated { claim, .. }) = self.slots.get(&slot) else { return Ok(()) };
         let claim = claim.clone();
         let answers = (store.claim(&claim).await, self.model.claim(&claim).await);

@@ -26,16 +26,24 @@ pub struct Suite {
     prefix: String,
     factory: Factory,
     broken: Vec<(&'static str, &'static str)>,
+    /// The only case, and where the others are.
+    only: Option<(&'static str, &'static str)>,
     /// Why there is nothing to test.
     missing: Option<String>,
+    /// Whether it is one test where each test is a program of its own.
+    as_one: bool,
 }
+
+/// What a suite is called that is one test.
+const WHOLE: &str = "the_whole_suite";
 
 impl Suite {
     /// The suite for the store of this name.
     #[must_use]
     pub fn new(name: &str, subject: impl Subject) -> Self {
         let (name, factory) = (name.to_owned(), Factory::new(subject));
-        Self { name, prefix: String::new(), factory, broken: Vec::new(), missing: None }
+        let (prefix, broken) = (String::new(), Vec::new());
+        Self { name, prefix, factory, broken, only: None, missing: None, as_one: false }
     }
 
     /// Puts this and `::` before the names of its cases: a program that has several suites tells them apart so.
@@ -50,6 +58,14 @@ impl Suite {
     #[must_use]
     pub fn a_tenth(mut self) -> Self {
         self.factory.share = 10;
+        self
+    }
+
+    /// Under nextest, where each test is a program of its own, all its cases are one test: for a store that takes longer
+    /// to start than most cases do to run.
+    #[must_use]
+    pub fn as_one(mut self) -> Self {
+        self.as_one = true;
         self
     }
 
@@ -75,6 +91,13 @@ impl Suite {
         self
     }
 
+    /// Only this case, for a reason that is printed: another suite of the same store has all of them.
+    #[must_use]
+    pub fn only(mut self, case: &'static str, why: &'static str) -> Self {
+        self.only = Some((case, why));
+        self
+    }
+
     /// Runs what the arguments of the program ask for: what `cargo test` and nextest pass, or `--skipped` to
     /// print what is skipped and why.
     #[must_use]
@@ -88,6 +111,7 @@ impl Suite {
         let skipped_only = std::env::args().any(|argument| argument == "--skipped");
         let mut arguments = if skipped_only { Arguments::default() } else { Arguments::from_args() };
         let (mut trials, mut tables, mut waits) = (Vec::new(), String::new(), false);
+        let apart = std::env::var_os("NEXTEST").is_some();
         // A store that no case was asked of is not even probed: under nextest each case is a program of its own.
         for suite in suites.into_iter().filter(|suite| suite.is_asked(&arguments)) {
             if let Some(why) = suite.missing.clone() {
@@ -95,10 +119,17 @@ impl Suite {
                 trials.push(skipped(&suite.trial_name("every_case"), why));
                 continue;
             }
+            if suite.as_one && apart {
+                trials.push(suite.whole());
+                continue;
+            }
             match probe(&suite.factory) {
                 Ok(offer) => {
                     let skips = suite.skips(&offer);
-                    tables.push_str(&table(&suite.name, &skips));
+                    tables.push_str(&match suite.only {
+                        Some((case, why)) => format!("{}: {case} alone, {why}\n", suite.name),
+                        None => table(&suite.name, &skips),
+                    });
                     // Cases that wait for real time do so together.
                     waits |= offer.clock.is_none();
                     trials.extend(skips.into_iter().map(|(case, why)| suite.trial(case, why)));
@@ -131,7 +162,7 @@ impl Suite {
     fn is_asked(&self, arguments: &Arguments) -> bool {
         let Some(filter) = &arguments.filter else { return true };
         let names =
-            cases::all().map(|case| case.name).chain(["every_case"]).map(|case| self.trial_name(case));
+            self.cases().map(|case| case.name).chain(["every_case", WHOLE]).map(|case| self.trial_name(case));
         names.into_iter().any(|name| if arguments.exact { name == *filter } else { name.contains(filter) })
     }
 
@@ -144,16 +175,38 @@ impl Suite {
         }
     }
 
+    /// All its cases, one after the other, as one test.
+    fn whole(self) -> Trial {
+        let name = self.trial_name(WHOLE);
+        Trial::test(name, move || {
+            let skips = self.skips(&probe(&self.factory)?);
+            eprint!("{}", table(&self.name, &skips));
+            let cases = skips.into_iter().filter(|(_, why)| why.is_none());
+            let failures: Vec<String> = cases
+                .filter_map(|(case, _)| {
+                    let failure = run(case, self.factory.clone()).err()?;
+                    Some(format!("{}: {failure}", case.name))
+                })
+                .collect();
+            if failures.is_empty() { Ok(()) } else { Err(failures.join("\n\n").into()) }
+        })
+    }
+
     fn skips(&self, offer: &Offer) -> Vec<(&'static Case, Option<&'static str>)> {
         let why = |case: &Case| {
             let broken = self.broken.iter().find(|(name, _)| *name == case.name).map(|(_, why)| *why);
             broken.or_else(|| case.needs.iter().find_map(|need| need.unmet(offer)))
         };
-        cases::all().map(|case| (case, why(case))).collect()
+        self.cases().map(|case| (case, why(case))).collect()
+    }
+
+    fn cases(&self) -> impl Iterator<Item = &'static Case> {
+        let only = self.only.map(|(only, _)| only);
+        cases::all().filter(move |case| only.is_none_or(|only| only == case.name))
     }
 
     fn fail_all(&self, failure: &Failure) -> impl Iterator<Item = Trial> {
-        cases::all().map(move |case| {
+        self.cases().map(move |case| {
             let failure = failure.to_string();
             Trial::test(self.trial_name(case.name), move || Err(Failed::from(failure)))
         })
@@ -162,12 +215,14 @@ impl Suite {
 
 impl std::fmt::Debug for Suite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { name, prefix, factory: _, broken, missing } = self;
+        let Self { name, prefix, factory: _, broken, only, missing, as_one } = self;
         f.debug_struct("Suite")
             .field("name", name)
             .field("prefix", prefix)
             .field("broken", broken)
+            .field("only", only)
             .field("missing", missing)
+            .field("as_one", as_one)
             .finish_non_exhaustive()
     }
 }
@@ -295,6 +350,8 @@ mod tests {
         assert!(asked("", case, true) && !asked("tls", case, true) && asked("tls", case, false));
         assert!(asked("tls", &format!("tls::{case}"), true) && !asked("", &format!("tls::{case}"), true));
         assert!(!asked("tls", "tlsx::", false) && asked("tls", "tls::", false));
+        let whole = suite("tls").as_one().whole();
+        assert!(asked("tls", whole.name(), true) && !asked("", whole.name(), true), "{}", whole.name());
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub struct Fixture {
     pub(crate) second: Option<Arc<dyn Store>>,
     pub(crate) clock: Option<Clock>,
     pub(crate) one_clock: bool,
-    pub(crate) own_repeats: bool,
+    pub(crate) of_several: bool,
     pub(crate) guard: Box<dyn Any + Send + Sync>,
 }
 
@@ -27,7 +27,7 @@ impl Fixture {
             second: None,
             clock: None,
             one_clock: false,
-            own_repeats: false,
+            of_several: false,
             guard: Box::new(()),
         }
     }
@@ -54,11 +54,17 @@ impl Fixture {
         self
     }
 
-    /// A claim that holds is repeated by the client that stated it first; another one that states it is granted it
-    /// anew, under a higher token. So it is with a store that is made of several.
+    /// The store is made of several that know nothing of each other, and hear of everything one after the other:
+    ///
+    /// - a claim that holds is repeated by the client that stated it first; another one that states it is granted it
+    ///   anew, under a higher token;
+    /// - a claim that some of them had taken, and were told to let go, is spent before it was ever granted: the next
+    ///   attempt is made under another id;
+    /// - what runs out or opens does so in each of them at a moment of its own, never earlier than in a single one, so
+    ///   that two looks may be told different times, and a name may be neither held nor shut for a moment.
     #[must_use]
-    pub fn own_repeats(mut self) -> Self {
-        self.own_repeats = true;
+    pub fn of_several(mut self) -> Self {
+        self.of_several = true;
         self
     }
 
@@ -72,14 +78,14 @@ impl Fixture {
 
 impl fmt::Debug for Fixture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { store, second, clock, one_clock, own_repeats, guard: _ } = self;
+        let Self { store, second, clock, one_clock, of_several, guard: _ } = self;
         let second = second.is_some();
         f.debug_struct("Fixture")
             .field("store", store)
             .field("second", &second)
             .field("clock", clock)
             .field("one_clock", one_clock)
-            .field("own_repeats", own_repeats)
+            .field("of_several", of_several)
             .finish()
     }
 }

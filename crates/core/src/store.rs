@@ -24,7 +24,8 @@ use crate::{
 ///    repeat prolongs nothing. A waiter whose place is gone takes a new one at the end. An id is granted at most
 ///    once in its life: what was released or lost answers [`State::Spent`](crate::State::Spent). (A store may
 ///    forget that after [`TOMBSTONE_LIFE`](crate::TOMBSTONE_LIFE), and after the ttl besides where it was held;
-///    a repeat that comes later still gets a new grant with a higher token.)
+///    a repeat that comes later still gets a new grant with a higher token. A store that is made of several says so,
+///    too, of a claim that some of them had granted and were told to let go: whoever wants it asks under a new id.)
 /// 2. **[`Turn::Now`](crate::Turn::Now) leaves nothing** behind when it is not granted.
 /// 3. **Exclusion.** Never two admitted against the rule, and no queued claim is overtaken by a later one that
 ///    stands in the line too. ([`Turn::Any`](crate::Turn::Any) lets a newcomer take a *free* name, but not past

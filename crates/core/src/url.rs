@@ -68,16 +68,20 @@ schemes! {
         "sentinel_password_file"
     ];
     /// A Redis Cluster.
-    RedisCluster "redis+cluster" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    RedisCluster "redis+cluster" Hosts [
+        "prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"
+    ];
     /// A Redis Cluster over TLS.
-    RedissCluster "rediss+cluster" Hosts ["prefix", "timeout", "min_replicas", "ca", "password_file"];
+    RedissCluster "rediss+cluster" Hosts [
+        "prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"
+    ];
     /// A quorum of several Redis.
     RedlockRedis "redlock+redis" Hosts [
-        "prefix", "node_timeout", "longest_ttl", "restart_delay", "ca", "password_file"
+        "prefix", "node_timeout", "longest_ttl", "restart_delay", "epoch", "ca", "password_file"
     ];
     /// A quorum of several Redis over TLS.
     RedlockRediss "redlock+rediss" Hosts [
-        "prefix", "node_timeout", "longest_ttl", "restart_delay", "ca", "password_file"
+        "prefix", "node_timeout", "longest_ttl", "restart_delay", "epoch", "ca", "password_file"
     ];
     /// Valkey.
     Valkey "valkey" Hosts ["prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"];

@@ -11,6 +11,8 @@ mod fence;
 mod fighter;
 mod nodes;
 mod pen;
+mod ring;
+mod split;
 mod stage;
 mod verdict;
 mod watched;
@@ -22,24 +24,26 @@ use leasehold_conformance::{Check, Failure};
 use leasehold_core::Clock;
 use tokio::sync::watch;
 
-pub use fault::{FAULTS, Fault, QUORUM, SENTINEL};
+use fault::Blow;
+pub use fault::{CLUSTER, FAULTS, Fault, QUORUM, SENTINEL, SPLIT};
 use fence::Fence;
 use fighter::{Fighter, fight};
 use nodes::Field;
+use ring::Ring;
+use split::Split;
 use stage::{Stage, Staged};
 pub use verdict::Fought;
 use watched::Ward;
 
 use crate::servers::NoServer;
+use crate::servers::net::Host;
 
 /// The ttl of every lease.
 pub const TTL: Duration = Duration::from_secs(1);
 /// How many clients fight.
 pub const FIGHTERS: usize = 8;
-/// .. and for the locks of a quorum.
-pub const OF_QUORUM: usize = 16;
-/// .. and where sentinels have another server take over.
-pub const OF_SENTINELS: usize = 16;
+/// .. and for the locks of several servers.
+pub const OF_MANY: usize = 16;
 /// What they fight for.
 const NAMES: [&str; 4] = ["orders", "stock", "ledger:{7}", "report"];
 /// So many of the clients hold long whatever they get, so that each fault finds somebody who must be told.
@@ -68,25 +72,13 @@ pub enum Unfought {
 ///
 /// Every promise that was broken; that too little happened to say so; that there is no server.
 pub fn campaign(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
-    fight_under(fault, lasting, seed, FIGHTERS, || Stage::open(fault, seed))
-}
-
-/// Fights for the locks of a quorum for so long, whose nodes and the ways to them are struck, and judges it.
-///
-/// # Errors
-///
-/// As [`campaign`].
-pub fn quorum(lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
-    fight_under(&QUORUM, lasting, seed, OF_QUORUM, || Field::open(OF_QUORUM, seed))
-}
-
-/// Fights for so long for the locks of a master that fails over, under one of [`SENTINEL`], and judges it.
-///
-/// # Errors
-///
-/// As [`campaign`].
-pub fn sentinel(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
-    fight_under(fault, lasting, seed, OF_SENTINELS, || Ward::open(fault, seed))
+    match fault.blow {
+        Blow::Nodes => fight_under(fault, lasting, seed, OF_MANY, || Field::open(OF_MANY, seed)),
+        Blow::FailOver { behind } => fight_under(fault, lasting, seed, OF_MANY, || Ward::open(behind, seed)),
+        Blow::Split(kind) => fight_under(fault, lasting, seed, OF_MANY, || Split::open(kind, seed)),
+        Blow::Ring(turn) => fight_under(fault, lasting, seed, OF_MANY, || Ring::open(turn, seed)),
+        _ => fight_under(fault, lasting, seed, FIGHTERS, || Stage::open(fault, seed)),
+    }
 }
 
 fn fight_under<S: Staged>(
@@ -111,7 +103,7 @@ fn fight_under<S: Staged>(
         if tries == TRIES {
             return Err(Unfought::Broken(again.during(from)));
         }
-        println!("{}: the watcher missed its time by {:?}: once more ({again})", fault.name, fought.starved);
+        println!("{}: once more, the watcher missed its time by {:?} ({again})", fault.name, fought.starved);
     }
 }
 
@@ -138,7 +130,9 @@ fn once(
             Arc::new(Fighter::new(number, stage.url(number), fence.clone(), stopped.clone(), dice))
         })
         .collect();
-    let running: Vec<_> = fighters.iter().map(|fighter| start(fighter.clone())).collect();
+    let homes = (0..clients).map(|number| stage.home(number));
+    let running: Vec<_> =
+        fighters.iter().zip(homes).map(|(fighter, home)| start(fighter.clone(), home)).collect();
     let struck = stage.strike(&clock, lasting, &fighters);
     // Everybody must get one more, now that nothing is wrong any more.
     let healed = clock.now();
@@ -163,8 +157,9 @@ fn once(
 }
 
 /// Each on a thread of its own, as a program of its own would be: what holds one up does not hold up the others.
-fn start(fighter: Arc<Fighter>) -> std::thread::JoinHandle<Check> {
+fn start(fighter: Arc<Fighter>, home: Option<Host>) -> std::thread::JoinHandle<Check> {
     std::thread::spawn(move || {
+        home.map_or(Ok(()), |home| home.enter())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(fight(fighter))
     })

@@ -1,9 +1,10 @@
-//! A tenth of what `cargo xtask prove faults-redis` does: each fault of a real Redis server for three seconds.
+//! A tenth of what `cargo xtask prove` does under `faults-redis`, `cluster` and `split`, and a little of `quorum`: each
+//! fault of real Redis servers for three seconds.
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::time::Duration;
 
-use leasehold_harness::campaign::{FAULTS, Fault, SENTINEL, Unfought, campaign, quorum, sentinel};
+use leasehold_harness::campaign::{Fault, Unfought, campaign};
 
 const LASTING: Duration = Duration::from_secs(3);
 
@@ -27,7 +28,7 @@ macro_rules! faults {
         #[test]
         fn every_fault_of_the_table_has_its_test() {
             let here = [$(stringify!($name)),+];
-            assert_eq!(FAULTS.iter().map(|fault| fault.name).collect::<Vec<_>>(), here);
+            assert_eq!(Fault::all().map(|fault| fault.name).collect::<Vec<_>>(), here);
         }
     };
 }
@@ -58,26 +59,17 @@ faults!(
     clock_forward,
     clock_back,
     clock_trembles,
+    quorum,
+    quorum_split,
+    sentinel_split,
+    sentinel_split_all,
+    cluster_split,
+    cluster_split_all,
+    moved,
+    handed_over,
+    master_stopped,
+    master_killed,
+    replica_lags,
+    failover,
+    failover_behind,
 );
-
-/// A part of `cargo xtask prove quorum`.
-#[test]
-fn nodes_of_a_quorum() {
-    match quorum(LASTING * 2, 1) {
-        Ok(fought) => println!("{fought}"),
-        Err(Unfought::Missing(tool)) => eprintln!("skipped: there is no {tool} here"),
-        Err(Unfought::Broken(failure)) => panic!("{failure}"),
-    }
-}
-
-/// A part of `cargo xtask prove sentinel`.
-#[test]
-fn servers_that_take_over_from_each_other() {
-    for fault in SENTINEL {
-        match sentinel(fault, LASTING * 3, 1) {
-            Ok(fought) => println!("{fought}"),
-            Err(Unfought::Missing(tool)) => return eprintln!("skipped: there is no {tool} here"),
-            Err(Unfought::Broken(failure)) => panic!("{failure}"),
-        }
-    }
-}

@@ -2,7 +2,9 @@
 //! runs.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use leasehold_harness::primitives::{Site, memory_with_faults, prove, redis, redis_with_faults, sqlite};
+use leasehold_harness::primitives::{
+    Site, cluster, memory_with_faults, prove, quorum, quorum_with_faults, redis, redis_with_faults, sqlite,
+};
 use leasehold_harness::servers::NoServer;
 
 /// So many histories, each linearizable, if there is such a store here.
@@ -35,4 +37,19 @@ fn redis_is_linearizable() {
 #[test]
 fn redis_with_faults_is_linearizable() {
     linearizable(redis_with_faults(), 100, true);
+}
+
+#[test]
+fn redis_cluster_is_linearizable() {
+    linearizable(cluster(), 40, false);
+}
+
+#[test]
+fn a_quorum_is_linearizable() {
+    linearizable(quorum(), 30, false);
+}
+
+#[test]
+fn a_quorum_with_faults_is_linearizable() {
+    linearizable(quorum_with_faults(), 30, true);
 }

@@ -38,7 +38,9 @@ pub(crate) fn open(url: &StoreUrl, clock: Clock, detached: bool) -> Result<Opene
         | Scheme::Tair
         | Scheme::Tairs
         | Scheme::RedisSentinel
-        | Scheme::RedissSentinel => {
+        | Scheme::RedissSentinel
+        | Scheme::RedisCluster
+        | Scheme::RedissCluster => {
             let store = leasehold_redis::RedisStore::open_with(url, clock)?;
             Ok(Opened { store: Arc::new(store), created: None })
         }
@@ -61,7 +63,7 @@ pub(crate) fn open(url: &StoreUrl, clock: Clock, detached: bool) -> Result<Opene
 pub(crate) fn built_in() -> Vec<&'static str> {
     let sqlite = cfg!(feature = "sqlite").then_some("sqlite:");
     let redis: &[&str] = if cfg!(feature = "redis") {
-        &["redis:", "valkey:", "tair:", "redis+sentinel:", "redlock+redis:"]
+        &["redis:", "valkey:", "tair:", "redis+sentinel:", "redis+cluster:", "redlock+redis:"]
     } else {
         &[]
     };

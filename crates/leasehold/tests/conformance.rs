@@ -19,5 +19,5 @@ fn fixture() -> Check<Fixture> {
         Quorum::builder(nodes).clock(clock.clone()).build()
     };
     // A node whose clock steps has no say for a while; the tests of the quorum itself show that.
-    Ok(Fixture::new(client()?).second(client()?).clock(clock).one_clock().own_repeats())
+    Ok(Fixture::new(client()?).second(client()?).clock(clock).one_clock().of_several())
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use leasehold_core::{Code, ConfigError, Endpoint, Result, Scheme, Secret, StoreUrl};
 
+use crate::members::Members;
 use crate::nodes::Peers;
 use crate::trust;
 
@@ -43,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) restart_delay: Duration,
     /// The other nodes, where it is one of a quorum.
     pub(crate) peers: Peers,
+    /// .. and the list of them.
+    pub(crate) members: Option<Members>,
     /// The store as errors name it.
     pub(crate) label: String,
 }
@@ -54,6 +57,8 @@ pub(crate) enum Site {
     Fixed(Place),
     /// It is wherever these say.
     Watched(Sentinels),
+    /// There are several, and each of these knows who has what.
+    Cluster(Vec<Place>),
 }
 
 /// Who knows where the master of this name is.
@@ -111,7 +116,7 @@ impl Site {
         let encrypted = |place: &Place| matches!(place, Place::Tcp { tls: Some(_), .. });
         match self {
             Self::Fixed(place) => encrypted(place),
-            Self::Watched(sentinels) => sentinels.places.iter().all(encrypted),
+            Self::Watched(Sentinels { places, .. }) | Self::Cluster(places) => places.iter().all(encrypted),
         }
     }
 }
@@ -122,10 +127,10 @@ impl Settings {
         // Destructured in full: a new part of a URL must not be passed over in silence.
         let StoreUrl { scheme, user, password, hosts, path, options } = url;
         let tls = match scheme {
-            Scheme::Redis | Scheme::Valkey | Scheme::Tair | Scheme::RedisUnix | Scheme::RedisSentinel => {
-                false
-            }
-            Scheme::Rediss | Scheme::Valkeys | Scheme::Tairs | Scheme::RedissSentinel => true,
+            Scheme::Redis | Scheme::Valkey | Scheme::Tair | Scheme::RedisUnix => false,
+            Scheme::RedisSentinel | Scheme::RedisCluster => false,
+            Scheme::Rediss | Scheme::Valkeys | Scheme::Tairs => true,
+            Scheme::RedissSentinel | Scheme::RedissCluster => true,
             _ => {
                 return Err(wrong(
                     format!("{url} is not the URL of one Redis server"),
@@ -135,7 +140,9 @@ impl Settings {
         };
         let ca = options.get("ca").map(|path| read(path, "ca")).transpose()?;
         if ca.is_some() && !tls {
-            let help = format!("write {}s:// to use TLS", scheme.as_str());
+            let (plain, more) = scheme.as_str().split_once('+').unwrap_or((scheme.as_str(), ""));
+            let help =
+                format!("write {plain}s{}{more}:// to use TLS", if more.is_empty() { "" } else { "+" });
             return Err(wrong(format!("{}: takes no ca=, it is not encrypted", scheme.as_str()), &help));
         }
         if let Some((path, why)) = options.get("ca").zip(ca.as_deref().and_then(trust::wrong_with)) {
@@ -155,6 +162,15 @@ impl Settings {
                 let (master, path) = path.split_once('/').unwrap_or((path, ""));
                 let sentinels = sentinels(*scheme, hosts, master, options, &tls)?;
                 (Site::Watched(sentinels), database(path, "redis+sentinel://host1,host2,host3/name/0")?)
+            }
+            Scheme::RedisCluster | Scheme::RedissCluster => {
+                if !matches!(path.as_str(), "" | "0") {
+                    let message =
+                        format!("{}: has no database {path:?}: a cluster has one, number 0", scheme.as_str());
+                    let help = "leave it out; prefix= keeps the locks of several programs apart";
+                    return Err(wrong(message, help));
+                }
+                (Site::Cluster(hosts.iter().map(|host| place(host, PORT, &tls)).collect()), 0)
             }
             _ => {
                 let [host] = &hosts[..] else {
@@ -210,9 +226,14 @@ impl Settings {
             min_replicas,
             restart_delay,
             peers,
+            members: None,
             label,
         })
     }
+}
+
+fn list(places: &[Place]) -> String {
+    places.iter().map(Place::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// The URL as errors show it: without user, password and options.
@@ -222,9 +243,9 @@ fn label(scheme: Scheme, site: &Site, database: i64) -> String {
     match site {
         Site::Fixed(place) => format!("{scheme}://{place}{database}"),
         Site::Watched(Sentinels { places, master, .. }) => {
-            let places: Vec<String> = places.iter().map(Place::to_string).collect();
-            format!("{scheme}://{}/{master}{database}", places.join(","))
+            format!("{scheme}://{}/{master}{database}", list(places))
         }
+        Site::Cluster(places) => format!("{scheme}://{}", list(places)),
     }
 }
 
@@ -381,6 +402,22 @@ mod tests {
         assert!(settings.site.is_encrypted());
         let Site::Watched(Sentinels { places, user, password, .. }) = settings.site else { panic!() };
         assert_eq!((places.len(), user, password), (3, None, None));
+    }
+
+    #[test]
+    fn a_cluster_has_several_hosts_and_one_database() {
+        let settings =
+            parse("rediss+cluster://me:pw@a,[::1]:7000,c?prefix=app:&restart_delay=2m&timeout=2s").unwrap();
+        let tcp = |host: &str, port| Place::Tcp { host: host.to_owned(), port, tls: Some(None) };
+        assert_eq!(settings.site, Site::Cluster(vec![tcp("a", 6379), tcp("::1", 7000), tcp("c", 6379)]));
+        assert_eq!(settings.label, "rediss+cluster://a:6379,[::1]:7000,c:6379");
+        assert_eq!((settings.prefix.as_str(), settings.timeout), ("app:", Duration::from_secs(2)));
+        assert_eq!((settings.restart_delay, settings.database), (Duration::from_secs(120), 0));
+        assert!(settings.site.is_encrypted() && parse("redis+cluster://a/0").is_ok());
+        let error = parse("redis+cluster://a,b/3").unwrap_err();
+        assert!(error.code() == Code::URL && error.to_string().contains("number 0"), "{error}");
+        let error = parse("redis+cluster://a?ca=/etc/hosts").unwrap_err();
+        assert!(error.help().unwrap().contains("rediss+cluster://"), "{error:?}");
     }
 
     #[test]

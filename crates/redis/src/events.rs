@@ -15,6 +15,11 @@ pub(crate) fn channel_of(database: i64, plain: &str) -> String {
     format!("__keyspace@{database}__:{plain}")
 }
 
+/// Whether this is where events are told.
+pub(crate) fn is_of_events(channel: &str) -> bool {
+    channel.starts_with("__keyspace@")
+}
+
 /// Whether the key is gone after this event.
 pub(crate) fn is_end(event: &str) -> bool {
     ENDS.contains(&event)

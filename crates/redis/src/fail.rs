@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::{Effect, Error, LockName, Op, StoreError, StoreErrorKind};
 use redis::{ErrorKind, RedisError};
@@ -17,6 +18,8 @@ pub(crate) struct Fail {
     effect: Effect,
     /// What the server called it.
     word: Option<String>,
+    /// Which slot of a cluster is elsewhere, and where, as the server wrote it.
+    elsewhere: Option<Box<(u16, String)>>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -98,6 +101,25 @@ const SAID: &[Said] = &[
         help: "write redis+cluster: in the URL",
     },
     Said {
+        // The counter of tokens is in another slot than nearly every name.
+        word: "CROSSSLOT",
+        kind: StoreErrorKind::Protocol,
+        message: "this server is a node of a Redis Cluster",
+        help: "write redis+cluster: in the URL",
+    },
+    Said {
+        word: "ASK",
+        kind: StoreErrorKind::Protocol,
+        message: "this server is a node of a Redis Cluster",
+        help: "write redis+cluster: in the URL",
+    },
+    Said {
+        word: "TRYAGAIN",
+        kind: StoreErrorKind::Unavailable,
+        message: "the slot of this name is being moved to another node of the cluster",
+        help: "it goes on once the slot has been moved; `redis-cli --cluster fix` ends a move that was left half done",
+    },
+    Said {
         word: "CLUSTERDOWN",
         kind: StoreErrorKind::Unavailable,
         message: "this server is a node of a Redis Cluster that is down",
@@ -108,7 +130,7 @@ const SAID: &[Said] = &[
 impl Fail {
     pub(crate) fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         let (message, effect) = (message.into(), Effect::None);
-        Self { kind, message, help: None, effect, word: None, source: None }
+        Self { kind, message, help: None, effect, word: None, elsewhere: None, source: None }
     }
 
     /// Something else lives under the key of a name.
@@ -173,7 +195,31 @@ impl Fail {
             None => Self::new(StoreErrorKind::Unexpected, told.clone()),
         };
         let word = said.map(|said| said.word.to_owned()).or(word);
-        Self { word, source: Some(Arc::new(error.clone())), ..fail }
+        let elsewhere = error.redirect_node().map(|(node, slot)| Box::new((slot, node.to_owned())));
+        Self { word, elsewhere, source: Some(Arc::new(error.clone())), ..fail }
+    }
+
+    /// A slot of a cluster is on its way from one node to another for longer than anybody waits.
+    pub(crate) fn in_two_places(slot: u16, waited: Duration) -> Self {
+        let message = format!("slot {slot} is being moved, and was not in one place within {waited:?}");
+        Self::new(StoreErrorKind::Unavailable, message).help(
+            "it goes on once the slot has been moved; `redis-cli --cluster fix` ends a move that was left half done",
+        )
+    }
+
+    /// What a server says to a question about its cluster.
+    pub(crate) fn no_cluster(self) -> Self {
+        if self.tells("cluster support disabled") {
+            let message = "this server is no node of a Redis Cluster";
+            return Self::new(StoreErrorKind::Protocol, message).help("write redis: in the URL");
+        }
+        self
+    }
+
+    /// With what was said before it.
+    pub(crate) fn after(mut self, other: Self) -> Self {
+        self.message = format!("{}; {}", self.message, other.message);
+        self
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
@@ -224,8 +270,34 @@ impl Fail {
 
     /// Whether a right is missing for a key, rather than for a command.
     pub(crate) fn tells_of_a_key(&self) -> bool {
+        self.tells("permissions to access")
+    }
+
+    /// Which slot of a cluster is elsewhere, and where, as the server wrote it.
+    pub(crate) fn elsewhere(&self) -> Option<(u16, &str)> {
+        self.elsewhere.as_deref().map(|(slot, node)| (*slot, node.as_str()))
+    }
+
+    /// The server, or the way to it, may be there again later.
+    pub(crate) fn is_away(&self) -> bool {
+        self.kind == StoreErrorKind::Unavailable
+    }
+
+    /// Whether a script met, in a slot that is being moved, a key that is gone from here already. Its first steps only
+    /// drop what has run out, so nothing was done that counts.
+    pub(crate) fn is_half_moved(&self) -> bool {
+        self.tells("non local key")
+    }
+
+    /// Whether this server has no such command.
+    pub(crate) fn is_unknown_command(&self) -> bool {
+        self.tells("unknown command")
+    }
+
+    /// Whether it said so.
+    fn tells(&self, words: &str) -> bool {
         let source = self.source.as_ref().map(ToString::to_string);
-        source.is_some_and(|told| told.contains("permissions to access"))
+        source.is_some_and(|told| told.contains(words))
     }
 
     /// Whether the server called it so.
@@ -234,7 +306,7 @@ impl Fail {
     }
 
     pub(crate) fn into_error(self, op: Op, name: Option<&LockName>, store: &str) -> Error {
-        let Self { kind, message, help, effect, word: _, source } = self;
+        let Self { kind, message, help, effect, word: _, elsewhere: _, source } = self;
         let mut error = StoreError::new(kind, op, store).saying(message);
         error.name = name.cloned();
         error.effect = effect;

@@ -7,7 +7,7 @@ use leasehold_core::{ClaimId, Code, ConfigError, LockName, Result};
 /// The one counter behind all tokens of a server.
 pub(crate) const TOKENS: &str = "leasehold:tokens";
 /// How many slots a cluster has.
-const SLOTS: usize = 16_384;
+pub(crate) const SLOTS: usize = 16_384;
 
 /// The keys of one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +53,11 @@ impl Keys {
         format!("{}:x:{}", self.base, hex(id))
     }
 
+    /// The counter behind the tokens: the server's, or that of this slot of a cluster.
+    pub(crate) fn tokens(&self, slot: Option<u16>) -> String {
+        slot.map_or_else(|| TOKENS.to_owned(), |slot| format!("leasehold:{{{}}}:tokens", tag_for(slot)))
+    }
+
     /// The counter that proposed tokens are held against.
     pub(crate) fn proposals(&self) -> String {
         format!("{}:t", self.base)
@@ -89,7 +94,8 @@ fn tag(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
-fn slot(key: &str) -> u16 {
+/// The slot of a cluster that this key falls into.
+pub(crate) fn slot(key: &str) -> u16 {
     crc16(tag(key).unwrap_or(key).as_bytes()) % SLOTS as u16
 }
 
@@ -105,7 +111,7 @@ fn crc16(bytes: &[u8]) -> u16 {
 }
 
 /// A short tag that falls into this slot. The table is made when first needed, which is hardly ever.
-fn tag_for(slot: u16) -> u32 {
+pub(crate) fn tag_for(slot: u16) -> u32 {
     static TAGS: OnceLock<Vec<u32>> = OnceLock::new();
     let tags = TAGS.get_or_init(|| {
         let mut tags = vec![0; SLOTS];

@@ -23,9 +23,9 @@ const MARK_OFF: char = '\u{1f}';
 const MOST_LASTING: Duration = Duration::from_secs(50 * 365 * 24 * 3600);
 
 impl RedisStore {
-    /// Marks are told to be durable once they are made, so replicas are waited for where that was asked.
-    async fn now(&self) -> fail::Result<u64> {
-        let mut time = Answer::new(self.link().call(&redis::cmd("TIME")).await?)?;
+    /// What time it is where this key is.
+    async fn now(&self, key: &str) -> fail::Result<u64> {
+        let mut time = Answer::new(self.servers().call(key, &redis::cmd("TIME")).await?)?;
         Ok(time.natural()? * 1_000_000 + time.natural()?)
     }
 }
@@ -40,7 +40,7 @@ impl Ledger for RedisStore {
         let by = by.replace(['|', MARK_OFF], " ");
         let args = [key.clone(), lasting, by, text.clone()].map(String::into_bytes);
         let made = async {
-            let mut answer = Answer::new(self.link().run(&MARK, &[marks], &args).await?)?;
+            let mut answer = Answer::new(self.servers().run(&MARK, &[marks], &args).await?)?;
             let now = answer.natural()?;
             match answer.next() {
                 Ok(standing) => Ok(mark_of(*kind, name, key, &crate::script::text(standing)?, now)),
@@ -54,8 +54,9 @@ impl Ledger for RedisStore {
     async fn marks(&self, kind: MarkKind, name: &LockName) -> Result<Vec<Mark>> {
         let marks = self.keys(name)?.marks(kind.word());
         let found = async {
-            let now = self.now().await?;
-            let all = Answer::new(self.link().call(redis::cmd("HGETALL").arg(marks)).await?)?.texts()?;
+            let now = self.now(&marks).await?;
+            let all = self.servers().call(&marks, redis::cmd("HGETALL").arg(&marks)).await?;
+            let all = Answer::new(all)?.texts()?;
             let marks = all.chunks_exact(2).filter_map(|pair| mark_of(kind, name, &pair[0], &pair[1], now));
             let mut marks: Vec<Mark> = marks.collect();
             marks.sort_by(|a, b| (a.age, &a.key).cmp(&(b.age, &b.key)));
@@ -68,7 +69,7 @@ impl Ledger for RedisStore {
         let marks = self.keys(name)?.marks(kind.word());
         // In one step: what somebody else makes between a look and a step would be taken away unheard.
         let taken = async {
-            let taken = self.link().run(&UNMARK, &[marks], &[key.as_bytes().to_vec()]).await?;
+            let taken = self.servers().run(&UNMARK, &[marks], &[key.as_bytes().to_vec()]).await?;
             Ok::<_, Fail>(number(&taken)? == 1)
         };
         taken.await.map_err(self.failed(Op::Ledger, Some(name)))
@@ -81,7 +82,7 @@ impl Ledger for RedisStore {
         let args = [kind.word(), name.as_str(), &by, told, OF_NAME].map(|arg| arg.as_bytes().to_vec());
         let keys: Vec<String> = keys.collect();
         let written = async {
-            let id = self.link().run(&RECORD, &keys, &args).await?;
+            let id = self.servers().run(&RECORD, &keys, &args).await?;
             u64::try_from(number(&id)?).map_err(|_| Fail::garbled("the id of a record"))
         };
         Ok(RecordId(written.await.map_err(self.failed(Op::Ledger, Some(name)))?))
@@ -97,15 +98,15 @@ impl Ledger for RedisStore {
             if most == 0 {
                 return Ok(Vec::new());
             }
-            let now = self.now().await?;
+            let now = self.now(IDS).await?;
             let key = name.map_or(IDS.to_owned(), |name| format!("{OF_NAME}{name}"));
             let mut newest = redis::cmd("ZREVRANGEBYSCORE");
             newest.arg(key).arg("+inf").arg(format!("({}", after.0)).arg("LIMIT").arg(0).arg(most);
-            let ids = Answer::new(self.link().call(&newest).await?)?.texts()?;
+            let ids = Answer::new(self.servers().call(IDS, &newest).await?)?.texts()?;
             if ids.is_empty() {
                 return Ok(Vec::new());
             }
-            let told = Answer::new(self.link().call(redis::cmd("HMGET").arg(ALL).arg(&ids)).await?)?;
+            let told = Answer::new(self.servers().call(ALL, redis::cmd("HMGET").arg(ALL).arg(&ids)).await?)?;
             let mut records = Vec::with_capacity(ids.len());
             for (id, value) in ids.iter().zip(told.rest()).rev() {
                 if value != Value::Nil {

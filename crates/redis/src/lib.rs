@@ -32,9 +32,11 @@
 //!   `restart_delay=` of the longest ttl in use, in the URL of everybody, nothing is granted before they have.
 //! - Leases are judged by the server's wall clock. A step forward ends them early; a step back is cut for leases of
 //!   ours when somebody asks for them.
-//! - One server at a time: replicas are refused. Sentinels find it (`redis+sentinel://s1,s2,s3/main`), and a connection to
-//!   an old master is left as soon as one of them says so: docs/design/sentinel.md. A Cluster has a URL of its own.
-//!   [`RedisNodes`] are several that know nothing of each other, for a quorum.
+//! - Replicas are refused. Sentinels find the master (`redis+sentinel://s1,s2,s3/main`), and a connection to an old one
+//!   is left as soon as one of them says so: docs/design/sentinel.md. [`RedisNodes`] are several servers that know
+//!   nothing of each other, for a quorum.
+//! - In a cluster nothing new is granted in a slot, and nothing given back, while that is being moved; and names in
+//!   several slots are no one step. docs/design/cluster.md says what else is different there.
 //! - Foreign holders tell nobody when they are done: who waits for one looks again, at most 1 s later. A server that
 //!   sends keyspace events (`notify-keyspace-events Kgx`) tells it at once.
 //! - A name with thousands of holders at once is slow: each claim reads them all. Listing walks over all keys.
@@ -42,21 +44,25 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod cluster;
 mod config;
 mod doctor;
 mod events;
 mod fail;
+mod hearing;
 mod keys;
 mod ledger;
 mod line;
 mod link;
 mod list;
+mod members;
 mod nodes;
 mod pack;
 mod renewals;
 mod rights;
 mod script;
 mod sentinel;
+mod servers;
 mod stated;
 mod store;
 mod strangers;

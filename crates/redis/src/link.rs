@@ -9,15 +9,17 @@ use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use leasehold_core::{BootTime, Clock, Doubt, StoreErrorKind, fault};
 use redis::aio::{MultiplexedConnection, PubSubSink};
-use redis::{Cmd, Msg, Value};
+use redis::{Cmd, Msg, PushInfo, RedisResult, Value};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Mutex, Notify};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::config::{Place, Settings, Site};
 use crate::fail::{Fail, Result};
+use crate::members::Members;
 use crate::nodes::Peers;
-use crate::script::{Answer, Script, text};
+use crate::script::{Answer, MEMBERS, Script, text};
 use crate::sentinel::{Found, Lookout};
 use crate::transport::{Door, login};
 
@@ -34,6 +36,7 @@ pub(crate) struct Link {
     restart_delay: Duration,
     label: String,
     peers: Peers,
+    members: Option<Members>,
     clock: Clock,
     doubts: Arc<Doubts>,
     state: Arc<Mutex<State>>,
@@ -59,9 +62,28 @@ struct State {
 
 /// What speaks against the server still having what it granted.
 #[derive(Debug, Default)]
-struct Doubts {
+pub(crate) struct Doubts {
     cut: Notify,
     replaced: Notify,
+}
+
+impl Doubts {
+    /// Raises one.
+    pub(crate) fn raise(&self, doubt: Doubt) {
+        match doubt {
+            Doubt::Cut => self.cut.notify_one(),
+            Doubt::Replaced => self.replaced.notify_one(),
+        }
+    }
+
+    /// Returns once there is one.
+    pub(crate) async fn next(&self) -> Doubt {
+        tokio::select! {
+            biased;
+            () = self.replaced.notified() => Doubt::Replaced,
+            () = self.cut.notified() => Doubt::Cut,
+        }
+    }
 }
 
 /// One connection.
@@ -140,6 +162,8 @@ impl Link {
         let login = login(user.as_deref(), password.as_ref(), *database);
         let route = match &settings.site {
             Site::Fixed(place) => Route::Fixed(Arc::new(Door::to(place, login, *limit)?)),
+            // One for each of its nodes is made by whoever knows them.
+            Site::Cluster(_) => return Err(Fail::garbled("a cluster is no one server")),
             Site::Watched(sentinels) => Route::Watched(Arc::new(Lookout::new(sentinels, login, *limit)?)),
         };
         Ok(Self {
@@ -148,12 +172,24 @@ impl Link {
             restart_delay: settings.restart_delay,
             label: settings.label.clone(),
             peers: settings.peers.clone(),
+            members: settings.members.clone(),
             clock,
             doubts: Arc::default(),
             state: Arc::default(),
             attempts: AtomicU64::new(0),
             watching: std::sync::Mutex::default(),
         })
+    }
+
+    /// Tells its doubts to those who share them: the nodes of a cluster are one store.
+    pub(crate) fn doubting(mut self, doubts: &Arc<Doubts>) -> Self {
+        self.doubts = doubts.clone();
+        self
+    }
+
+    /// How long one answer may take.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
     }
 
     /// Sends one request.
@@ -163,11 +199,6 @@ impl Link {
     }
 
     /// Runs a script, and brings it along where the server does not know it.
-    pub(crate) async fn run(&self, script: &Script, keys: &[String], args: &[Vec<u8>]) -> Result<Value> {
-        let live = self.live().await?;
-        self.run_on(&live, script, keys, args).await
-    }
-
     pub(crate) async fn run_on(
         &self,
         live: &Live,
@@ -183,13 +214,30 @@ impl Link {
 
     pub(crate) async fn call_on(&self, live: &Live, command: &Cmd) -> Result<Value> {
         let mut connection = live.connection.clone();
+        self.answered(live, connection.send_packed_command(command)).await
+    }
+
+    /// Sends one request to a node of a cluster to which its slot is on its way. Scripts come with their source: a
+    /// node that does not know one forgets that it was asked.
+    pub(crate) async fn call_asking(&self, live: &Live, command: &Cmd) -> Result<Value> {
+        let mut connection = live.connection.clone();
+        let mut both = redis::pipe();
+        both.add_command(redis::cmd("ASKING")).add_command(command.clone());
+        let told = async {
+            let told = connection.send_packed_commands(&both, 1, 1).await?;
+            Ok(told.into_iter().next().unwrap_or(Value::Nil))
+        };
+        self.answered(live, told).await
+    }
+
+    async fn answered(&self, live: &Live, answer: impl Future<Output = RedisResult<Value>>) -> Result<Value> {
         let mut asking =
             Asking { live, clock: &self.clock, since: self.clock.now(), least: Some(self.limit / 16) };
         let answer = tokio::select! {
             biased;
             // What an old master says, now that there is a new one, is no proof of anything.
             () = live.at.outdated() => None,
-            answer = timeout(self.limit, connection.send_packed_command(command)) => Some(answer),
+            answer = timeout(self.limit, answer) => Some(answer),
         };
         asking.least = None;
         drop(asking);
@@ -334,6 +382,7 @@ impl Link {
         if let Some(run_id) = &run_id {
             self.peers.meet(&self.label, run_id).map_err(Fail::not_sent)?;
         }
+        self.agree(&live).await.map_err(Fail::not_sent)?;
         if !self.restart_delay.is_zero() {
             let Some(uptime) = uptime else {
                 return Err(Fail::new(
@@ -347,6 +396,18 @@ impl Link {
             live.shut_until = (!left.is_zero()).then(|| self.clock.now().after(left));
         }
         Ok((live, run_id))
+    }
+
+    /// Compares the list of nodes with those that other clients came with, where this is one of them. A server on which
+    /// that cannot be noted (by its rights, or for want of memory) keeps locks all the same.
+    async fn agree(&self, live: &Live) -> Result<()> {
+        let Some(members) = &self.members else { return Ok(()) };
+        let (keys, words) = members.words();
+        match self.run_on(live, &MEMBERS, &keys, &words).await {
+            Ok(told) => members.hear(&self.label, told),
+            Err(fail) if fail.outcome_unknown() => Err(fail),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Whether the server, which was started a short while ago, may grant anything yet.
@@ -372,11 +433,7 @@ impl Link {
 
     /// Returns once what the server granted may be gone.
     pub(crate) async fn doubt(&self) -> Doubt {
-        tokio::select! {
-            biased;
-            () = self.doubts.replaced.notified() => Doubt::Replaced,
-            () = self.doubts.cut.notified() => Doubt::Cut,
-        }
+        self.doubts.next().await
     }
 
     async fn refuse_replicas(&self, live: &Live) -> Result<()> {
@@ -415,6 +472,34 @@ impl Link {
         }
     }
 
+    /// Sends one request to a server whatever its role: over the connection if there is one, else over a new one that
+    /// is given up afterwards.
+    pub(crate) async fn ask_aside(&self, command: &Cmd) -> Result<Value> {
+        let live = self.state.try_lock().ok().and_then(|state| state.live.clone());
+        if let Some(live) = live.filter(|live| live.is_usable()) {
+            return self.call_on(&live, command).await;
+        }
+        self.door().await?.ask(command).await
+    }
+
+    /// Sends one request over a connection that nothing else goes over.
+    pub(crate) async fn ask_apart(&self, command: &Cmd) -> Result<Value> {
+        self.door().await?.ask(command).await
+    }
+
+    /// A connection of its own for all that is told: see [`Door::hear`].
+    pub(crate) async fn hear(&self) -> Result<(MultiplexedConnection, UnboundedReceiver<PushInfo>)> {
+        self.door().await?.hear().await
+    }
+
+    async fn door(&self) -> Result<Arc<Door>> {
+        match &self.route {
+            Route::Fixed(door) => Ok(door.clone()),
+            // The one that is asked for leases.
+            Route::Watched(_) => Ok(self.live().await?.at.door.clone()),
+        }
+    }
+
     /// A connection of its own that hears one channel; it ends when the master is another one.
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<(PubSubSink, BoxStream<'static, Msg>)> {
         let at = match &self.route {
@@ -447,6 +532,12 @@ impl Link {
     pub(crate) async fn close(&self) {
         *self.watching.lock().unwrap_or_else(PoisonError::into_inner) = JoinSet::new();
         self.state.lock().await.live = None;
+    }
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").field("dead", &self.dead).finish_non_exhaustive()
     }
 }
 

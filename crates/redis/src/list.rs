@@ -8,6 +8,7 @@ use redis::Value;
 use crate::fail::Result;
 use crate::keys::plain_of;
 use crate::script::{Answer, text};
+use crate::servers::Node;
 use crate::store::RedisStore;
 
 /// A page of names.
@@ -52,23 +53,30 @@ impl RedisStore {
     }
 
     async fn scan(&self, pattern: &str, mut each: impl FnMut(&str)) -> Result<()> {
-        let mut cursor = "0".to_owned();
-        loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(COUNT);
-            let mut answer = Answer::new(self.link().call(&scan).await?)?;
-            cursor = answer.text()?;
-            for key in Answer::new(answer.next()?)?.rest() {
-                // A key that is not text is nobody's name.
-                if let Value::BulkString(bytes) = &key
-                    && std::str::from_utf8(bytes).is_ok()
-                {
-                    each(&text(key)?);
-                }
+        for node in self.servers().all().await? {
+            scan_one(&node, pattern, &mut each).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn scan_one(node: &Node, pattern: &str, each: &mut impl FnMut(&str)) -> Result<()> {
+    let mut cursor = "0".to_owned();
+    loop {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(COUNT);
+        let mut answer = Answer::new(node.link.call(&scan).await?)?;
+        cursor = answer.text()?;
+        for key in Answer::new(answer.next()?)?.rest() {
+            // A key that is not text is nobody's name.
+            if let Value::BulkString(bytes) = &key
+                && std::str::from_utf8(bytes).is_ok()
+            {
+                each(&text(key)?);
             }
-            if cursor == "0" {
-                return Ok(());
-            }
+        }
+        if cursor == "0" {
+            return Ok(());
         }
     }
 }

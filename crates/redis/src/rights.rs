@@ -3,7 +3,8 @@
 use leasehold_core::{Check, ClaimId, Code, LockName, Op};
 
 use crate::fail::{Fail, Result};
-use crate::keys::{Keys, TOKENS, hex};
+use crate::hearing;
+use crate::keys::{Keys, hex, tag_for};
 use crate::list::literal;
 use crate::script::{Answer, NOTHING, RIGHTS};
 use crate::store::RedisStore;
@@ -13,6 +14,8 @@ const NAME: &str = "rights";
 const COMMANDS: &str = "+eval +evalsha +get +set +del +exists +pttl +pexpire +pexpireat +getset +time +type +publish \
                         +subscribe +unsubscribe +ping +info +role +select +scan +hget +hset +hdel +hgetall +hmget \
                         +zadd +zrem +zcard +zscore +zrange +zrevrange +zrangebyscore +zrevrangebyscore +wait";
+/// What a cluster takes besides.
+const CLUSTER_COMMANDS: &str = "+asking +cluster|slots +spublish +ssubscribe +sunsubscribe";
 /// What works without, only less well.
 const OPTIONAL: [&str; 2] = ["INFO", "ROLE"];
 
@@ -41,16 +44,17 @@ impl RedisStore {
     async fn missing_rights(&self) -> Result<Vec<String>> {
         let mut missing = Vec::new();
         let keys = self.probe_keys()?;
+        let tokens = self.servers().tokens(&keys);
         let [plain, .., info] = keys.line();
         let mut usable = None;
         // A script that names a key is refused before it runs, so that nothing is touched.
         for (key, pattern) in [
             (plain, format!("~{}*", self.prefix())),
             (info, self.line_pattern()),
-            (TOKENS.to_owned(), "~leasehold:*".to_owned()),
+            (tokens.clone(), "~leasehold:*".to_owned()),
         ] {
-            match self.link().run(&NOTHING, std::slice::from_ref(&key), &[]).await {
-                Ok(_) => usable = usable.or((key != TOKENS).then_some(key)),
+            match self.servers().run(&NOTHING, std::slice::from_ref(&key), &[]).await {
+                Ok(_) => usable = usable.or((key != tokens).then_some(key)),
                 Err(fail) if fail.is("NOPERM") && fail.tells_of_a_key() => {
                     missing.push(format!("keys {pattern}"));
                 }
@@ -63,8 +67,9 @@ impl RedisStore {
         }
         if let Some(key) = usable {
             let channel = format!("lh:wake:{}", hex(ClaimId::from_bytes([0; 16])));
-            let refused =
-                Answer::new(self.link().run(&RIGHTS, &[key], &[channel.into_bytes()]).await?)?.texts()?;
+            let of_slot = self.servers().slot(&key).map(probe_channel).unwrap_or_default();
+            let args = [channel, of_slot].map(String::into_bytes);
+            let refused = Answer::new(self.servers().run(&RIGHTS, &[key], &args).await?)?.texts()?;
             for pair in refused.chunks_exact(2) {
                 let (command, said) = (&pair[0], &pair[1]);
                 if is_of_rights(said) {
@@ -73,8 +78,10 @@ impl RedisStore {
                 }
             }
         }
+        let node = self.servers().node_of(&keys.plain).await?;
         for command in self.direct() {
-            match self.link().call(&command).await {
+            // One by one over a connection of their own: what is asked for here must not bear on what others ask.
+            match node.link.ask_apart(&command).await {
                 Err(fail) if fail.is("NOPERM") => {
                     let word = command.args_iter().next();
                     missing.extend(word.and_then(|word| match word {
@@ -87,10 +94,21 @@ impl RedisStore {
                 Err(_) => {}
             }
         }
-        match self.link().subscribe("lh:wake:doctor").await {
+        match node.link.subscribe("lh:wake:doctor").await {
             Ok(_) => {}
             Err(fail) if fail.is("NOPERM") => missing.push("SUBSCRIBE to lh:wake:*".to_owned()),
             Err(fail) => return Err(fail),
+        }
+        if let Some(slot) = self.servers().slot(&keys.plain) {
+            let channel = probe_channel(slot);
+            let (mut sink, _stream) = hearing::open(&node, &channel).await?;
+            match sink.subscribe(&channel).await {
+                Ok(()) => {}
+                Err(fail) if fail.is("NOPERM") => missing.push("SSUBSCRIBE to lh:wake:*".to_owned()),
+                // Servers before version 7 have none, and are told all over.
+                Err(fail) if fail.is_unknown_command() => {}
+                Err(fail) => return Err(fail),
+            }
         }
         Ok(missing)
     }
@@ -108,6 +126,9 @@ impl RedisStore {
             command(&["ROLE"]),
             command(&["SCAN", "0", "MATCH", "lh:doctor", "COUNT", "1"]),
         ];
+        if self.servers().is_cluster() {
+            all.extend([command(&["ASKING"]), command(&["CLUSTER", "SLOTS"])]);
+        }
         if self.0.settings.min_replicas > 0 {
             all.push(command(&["WAIT", "0", "1"]));
         }
@@ -134,10 +155,16 @@ impl RedisStore {
         let (plain, line) = (literal(self.prefix()), self.line_pattern());
         // A name with braces of its own has its tag in ours, and stands behind it.
         let line = format!("{line} ~lh:{{*}}{plain}*");
+        let more = if self.servers().is_cluster() { format!(" {CLUSTER_COMMANDS}") } else { String::new() };
         format!(
-            "ACL SETUSER {user} resetkeys ~{plain}* {line} ~leasehold:* resetchannels &lh:wake:* -@all {COMMANDS}"
+            "ACL SETUSER {user} resetkeys ~{plain}* {line} ~leasehold:* resetchannels &lh:wake:* -@all {COMMANDS}{more}"
         )
     }
+}
+
+/// A channel of this slot that nobody hears.
+fn probe_channel(slot: u16) -> String {
+    format!("lh:wake:{{{}}}:doctor", tag_for(slot))
 }
 
 /// Whether a script was told so because of rights, in the words of any version.
@@ -156,6 +183,7 @@ mod tests {
         let keys = "resetkeys ~lock:* ~lh:{lock:* ~lh:{*}lock:* ~leasehold:*";
         let line = format!("{keys} resetchannels &lh:wake:* -@all {COMMANDS}");
         assert!(words(page).contains(&words(&line)), "{line}");
+        assert!(words(page).contains(&format!("In a cluster also ``` {CLUSTER_COMMANDS} ```")));
     }
 
     #[test]

@@ -33,7 +33,9 @@ scripts! {
     /// Ends a claim.
     RELEASE = ["words", "release_fast", "line", "release"];
     /// Prolongs plain leases.
-    RENEW = ["words", "renew"];
+    RENEW = ["words", "renew_one", "renew"];
+    /// Prolongs one of them without its tombstone, which may be at another node for now.
+    RENEW_ALONE = ["words", "renew_one", "renew_alone"];
     /// Prolongs those in the line.
     RENEW_LINE = ["words", "line", "renew_line"];
     /// Looks at a name.
@@ -48,6 +50,8 @@ scripts! {
     NOTHING = ["nothing"];
     /// Finds out which commands a user may not call.
     RIGHTS = ["rights"];
+    /// Notes with what list of nodes a client came.
+    MEMBERS = ["members"];
     /// Looks at whatever stands under keys.
     HEADS = ["heads"];
 }
@@ -91,6 +95,9 @@ fn broken(source: &'static str) -> Cow<'static, str> {
     if fault!("redis_admits_one_more") {
         let (all, more) = ("> math.min(limit, c.of) then", "> math.min(limit, c.of) + 1 then");
         return source.replace(all, more).into();
+    }
+    if fault!("cluster_skips_unheard") {
+        return source.replace(" and string.sub(channel, 9, 9) ~= '~'", "").into();
     }
     Cow::Borrowed(source)
 }

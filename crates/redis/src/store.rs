@@ -10,19 +10,20 @@ use async_trait::async_trait;
 use leasehold_core::{
     Capabilities, Claim, ClaimId, Clock, Cursor, Doctor, Doubt, Error, Expiry, Fencing, Leave, Ledger,
     LockName, Minting, Op, Overruled, PLACE_LIFE, Queueing, Reach, Release, Renew, Renewal, Result, Ruling,
-    Shares, Snapshot, Standing, State, Store, StoreErrorKind, StoreUrl, Together, Turn, Wake, Watch,
+    Shares, Snapshot, Standing, State, Store, StoreErrorKind, StoreUrl, Together, Turn, Unsupported, Wake,
+    Watch,
 };
 use redis::Value;
 
 use crate::config::Settings;
 use crate::events::channel_of;
 use crate::fail::{self, Fail};
-use crate::keys::{Keys, TOKENS, hex};
+use crate::keys::{Keys, hex};
 use crate::line::Looked;
-use crate::link::{Link, Live};
 use crate::script::{Answer, CLAIM, CLAIM_ALL, LOOK, RELEASE};
+use crate::servers::{Servers, Visit};
 use crate::stated::{Stated, claim_args, is_plain, millis, split};
-use crate::wake::Wakes;
+use crate::wake::{Ear, Wakes};
 
 /// No closure lasts longer: times in microseconds must stay below 2^53.
 const MOST_LASTING: Duration = Duration::from_secs(50 * 365 * 24 * 3600);
@@ -35,14 +36,15 @@ pub struct RedisStore(pub(crate) Arc<Shared>);
 
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
-    pub(crate) link: Link,
+    pub(crate) servers: Servers,
     pub(crate) wakes: Arc<Wakes>,
     pub(crate) clock: Clock,
 }
 
 impl RedisStore {
     /// Prepares to speak to the server of a URL: `redis:`, `valkey:`, `tair:`, `redis+sentinel:`, each also over TLS,
-    /// or `redis+unix:`. Reads the files that the URL names; connects with the first call, not here.
+    /// or `redis+unix:`; or to the nodes of a cluster: `redis+cluster:`, `rediss+cluster:`. Reads the files that the
+    /// URL names; connects with the first call, not here.
     ///
     /// # Errors
     ///
@@ -61,9 +63,13 @@ impl RedisStore {
     }
 
     pub(crate) fn with(settings: Settings, clock: Clock) -> Result<Self> {
-        let opened = Link::new(&settings, clock.clone()).and_then(|link| Ok((link, Arc::new(Wakes::new()?))));
-        let (link, wakes) = opened.map_err(|fail| fail.into_error(Op::Open, None, &settings.label))?;
-        Ok(Self(Arc::new(Shared { settings, link, wakes, clock })))
+        let opened = || {
+            let wakes = Arc::new(Wakes::new()?);
+            Ok((Servers::new(&settings, &clock, &wakes)?, wakes))
+        };
+        let opened: fail::Result<_> = opened();
+        let (servers, wakes) = opened.map_err(|fail| fail.into_error(Op::Open, None, &settings.label))?;
+        Ok(Self(Arc::new(Shared { settings, servers, wakes, clock })))
     }
 
     pub(crate) fn keys(&self, name: &LockName) -> Result<Keys> {
@@ -74,8 +80,8 @@ impl RedisStore {
         &self.0.settings.prefix
     }
 
-    pub(crate) fn link(&self) -> &Link {
-        &self.0.link
+    pub(crate) fn servers(&self) -> &Servers {
+        &self.0.servers
     }
 
     pub(crate) fn failed(&self, op: Op, name: Option<&LockName>) -> impl Fn(Fail) -> Error {
@@ -88,44 +94,99 @@ impl RedisStore {
     }
 
     pub(crate) async fn look(&self, name: &LockName, keys: &Keys) -> fail::Result<Looked> {
-        let value = self.0.link.run(&LOOK, &keys.line(), &[]).await?;
+        let value = self.0.servers.run(&LOOK, &keys.line(), &[]).await?;
         Looked::parse(name, &keys.plain, value)
-    }
-
-    async fn claim_once(&self, live: &Live, claim: &Claim, keys: &Keys, channel: &str) -> Result<Stated> {
-        let mut args = vec![b"0".to_vec()];
-        if is_plain(claim) && claim.succeeds.is_none() && claim.proposed.is_none() {
-            args = vec![b"1".to_vec()];
-        }
-        args.extend(claim_args(claim, channel));
-        args.push(keys.base.clone().into_bytes());
-        let old = keys.tombstone(claim.succeeds.unwrap_or(claim.id));
-        let mut all = keys.line().to_vec();
-        // Those who propose for different names must not refuse each other.
-        let tokens = claim.proposed.map_or_else(|| TOKENS.to_owned(), |_| keys.proposals());
-        all.extend([keys.tombstone(claim.id), tokens, old]);
-        let fails = self.failed(Op::Claim, Some(&claim.name));
-        let value = self.0.link.run_on(live, &CLAIM, &all, &args).await.map_err(&fails)?;
-        self.stated(claim, keys, value)
     }
 
     /// What the server said of a claim.
     fn stated(&self, claim: &Claim, keys: &Keys, value: Value) -> Result<Stated> {
         let fails = self.failed(Op::Claim, Some(&claim.name));
-        match Stated::parse(claim, keys, value).map_err(fails)? {
-            Ok(stated) => Ok(stated),
-            Err(overruled) => Err(overruled.into_error(&self.0.settings.label, claim)),
+        let stated = Stated::parse(claim, keys, value).map_err(fails)?;
+        stated.map_err(|overruled| overruled.into_error(&self.0.settings.label, claim))
+    }
+
+    /// States a claim once, at the server where its name is. Pushes for it go to this ear, or to nobody.
+    async fn claim_once(
+        &self,
+        visit: &Visit,
+        claim: &Claim,
+        keys: &Keys,
+        ear: Option<&Ear>,
+    ) -> fail::Result<Result<Stated, Overruled>> {
+        let mut args = vec![b"0".to_vec()];
+        if is_plain(claim) && claim.succeeds.is_none() && claim.proposed.is_none() {
+            args = vec![b"1".to_vec()];
         }
+        args.extend(claim_args(claim, ear.map_or("", |ear| &ear.channel)));
+        args.push(keys.base.clone().into_bytes());
+        let old = keys.tombstone(claim.succeeds.unwrap_or(claim.id));
+        let mut all = keys.line().to_vec();
+        // Those who propose for different names must not refuse each other.
+        let tokens = claim.proposed.map_or_else(|| self.0.servers.tokens(keys), |_| keys.proposals());
+        all.extend([keys.tombstone(claim.id), tokens, old]);
+        Stated::parse(claim, keys, visit.run(&CLAIM, &all, &args).await?)
+    }
+
+    /// States a claim at this server. Says whether it may stand there, if that went wrong later.
+    async fn claim_at(
+        &self,
+        visit: &Visit,
+        claim: &Claim,
+        keys: &Keys,
+        stands: &mut bool,
+    ) -> fail::Result<Result<Standing, Overruled>> {
+        let Shared { wakes, clock, servers, settings } = &*self.0;
+        let node = &visit.node;
+        node.link.may_grant(&visit.live)?;
+        let waits = claim.turn != Turn::Now;
+        let slot = servers.slot(&keys.plain);
+        let mut ear = wakes.ear(node, slot);
+        // A push may come before the answer, so it is expected before the claim is sent.
+        let mut hears = wakes.hears(&ear);
+        let mut claimed = if waits { wakes.expect(claim.id, clock.now(), Some(&ear)) } else { 0 };
+        let mut stated = match self.claim_once(visit, claim, keys, hears.then_some(&ear)).await? {
+            Ok(stated) => stated,
+            Err(overruled) => return Ok(Err(overruled)),
+        };
+        *stands = true;
+        let pending = |stated: &Stated| {
+            stated.wants || (waits && matches!(stated.state, State::Waiting { .. } | State::Closed(_)))
+        };
+        // Nobody needs to be told anything who gets what he asked for, so only now it is time to listen. Without it
+        // waits are slower, and right all the same.
+        if pending(&stated) && (!hears || !waits) {
+            let heard = wakes.listen(node, slot).await;
+            hears = heard.is_ok();
+            ear = heard.unwrap_or(ear);
+            claimed = wakes.expect(claim.id, clock.now(), Some(&ear));
+            if hears {
+                stated = match self.claim_once(visit, claim, keys, Some(&ear)).await? {
+                    Ok(stated) => stated,
+                    Err(overruled) => return Ok(Err(overruled)),
+                };
+            }
+        }
+        if pending(&stated) {
+            // The own place too: whoever does not refresh it in time stands nowhere after it lapsed.
+            let retry = stated.retry.unwrap_or(PLACE_LIFE);
+            let retry = if stated.wants { retry } else { retry.min(PLACE_LIFE) };
+            wakes.look_at(claim.id, hears.then(|| self.after(retry)));
+            let foreign = (hears && stated.foreign).then(|| channel_of(settings.database, &keys.plain));
+            wakes.mind(claim.id, foreign);
+        } else {
+            wakes.forget(claim.id);
+        }
+        Ok(Ok(stated.standing(claim, claimed)))
     }
 
     /// Where too few replicas have what was just granted, it is given back.
-    async fn replicate(&self, live: &Live, claims: &[&Claim]) -> Result<()> {
+    async fn replicate(&self, visit: &Visit, claims: &[&Claim]) -> Result<()> {
         let wanted = self.0.settings.min_replicas;
         if wanted == 0 {
             return Ok(());
         }
         let name = claims.first().map(|claim| &claim.name);
-        match self.0.link.replicated(live, wanted).await {
+        match visit.node.link.replicated(&visit.live, wanted).await {
             Ok(true) => Ok(()),
             Ok(false) => {
                 for claim in claims {
@@ -136,11 +197,6 @@ impl RedisStore {
             }
             Err(fail) => Err(self.failed(Op::Claim, name)(fail.unknown())),
         }
-    }
-
-    /// Subscribes where that has not been done. Without it waits are slower, and right all the same.
-    async fn listen(&self) -> bool {
-        self.0.wakes.listen(&self.0.link).await.is_ok()
     }
 }
 
@@ -170,43 +226,25 @@ impl Store for RedisStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        let Shared { wakes, clock, link, .. } = &*self.0;
         let keys = self.keys(&claim.name)?;
         let fails = self.failed(Op::Claim, Some(&claim.name));
-        let live = link.live().await.map_err(&fails)?;
-        link.may_grant(&live).map_err(&fails)?;
-        let waits = claim.turn != Turn::Now;
-        let channel = |hears| if hears { wakes.channel.as_str() } else { "" };
-        // A push may come before the answer, so it is expected before the claim is sent.
-        let mut hears = wakes.is_live();
-        let mut claimed = if waits { wakes.expect(claim.id, clock.now()) } else { 0 };
-        let mut stated = self.claim_once(&live, claim, &keys, channel(hears)).await?;
-        let pending = |stated: &Stated| {
-            stated.wants || (waits && matches!(stated.state, State::Waiting { .. } | State::Closed(_)))
-        };
-        // Nobody needs to be told anything who gets what he asked for, so only now it is time to listen.
-        if pending(&stated) && (!hears || !waits) {
-            hears = self.listen().await;
-            claimed = wakes.expect(claim.id, clock.now());
-            if hears {
-                stated = self.claim_once(&live, claim, &keys, channel(hears)).await?;
+        let mut route = self.0.servers.route(&keys.plain);
+        let mut stands = false;
+        let (visit, standing) = loop {
+            let visit = route.here().await.map_err(&fails)?;
+            match self.claim_at(&visit, claim, &keys, &mut stands).await {
+                Ok(standing) => break (visit, standing),
+                Err(fail) => {
+                    let on = route.turn(&visit, fail).await;
+                    on.map_err(|fail| if stands { fail.unknown() } else { fail }).map_err(&fails)?;
+                }
             }
+        };
+        let standing = standing.map_err(|overruled| overruled.into_error(&self.0.settings.label, claim))?;
+        if matches!(standing.state, State::Granted(_)) {
+            self.replicate(&visit, &[claim]).await?;
         }
-        if pending(&stated) {
-            // The own place too: whoever does not refresh it in time stands nowhere after it lapsed.
-            let retry = stated.retry.unwrap_or(PLACE_LIFE);
-            let retry = if stated.wants { retry } else { retry.min(PLACE_LIFE) };
-            wakes.look_at(claim.id, hears.then(|| self.after(retry)));
-            let foreign =
-                (hears && stated.foreign).then(|| channel_of(self.0.settings.database, &keys.plain));
-            wakes.mind(claim.id, foreign);
-        } else {
-            wakes.forget(claim.id);
-        }
-        if matches!(stated.state, State::Granted(_)) {
-            self.replicate(&live, &[claim]).await?;
-        }
-        Ok(stated.standing(claim, claimed))
+        Ok(standing)
     }
 
     async fn claim_all(&self, claims: &[Claim]) -> Result<Together> {
@@ -214,21 +252,35 @@ impl Store for RedisStore {
         if let Some(twice) = claims.iter().find(|claim| !names.insert(&claim.name)) {
             return Err(Overruled::NamedTwice.into_error(&self.0.settings.label, twice));
         }
-        let mut keys = vec![TOKENS.to_owned()];
+        let of = claims.iter().map(|claim| self.keys(&claim.name)).collect::<Result<Vec<_>>>()?;
+        let Some(first) = of.first() else { return Ok(Together::All(Vec::new())) };
+        let slot = |keys: &Keys| self.0.servers.slot(&keys.plain);
+        if of.iter().any(|keys| slot(keys) != slot(first)) {
+            let what = "claiming names of several slots of a cluster in one step";
+            let help = "names with the same part in braces share a slot: {orders}:1, {orders}:2";
+            return Err(Unsupported::new(what).help(help).into());
+        }
+        let mut keys = vec![self.0.servers.tokens(first)];
         let mut args = Vec::new();
-        let mut of = Vec::new();
-        for claim in claims {
-            let names = self.keys(&claim.name)?;
+        for (claim, names) in claims.iter().zip(&of) {
             keys.extend(names.line());
             keys.extend([names.tombstone(claim.id), names.tombstone(claim.succeeds.unwrap_or(claim.id))]);
             args.extend(claim_args(claim, ""));
             args.push(names.base.clone().into_bytes());
-            of.push(names);
         }
         let fails = self.failed(Op::Claim, None);
-        let live = self.0.link.live().await.map_err(&fails)?;
-        self.0.link.may_grant(&live).map_err(&fails)?;
-        let value = self.0.link.run_on(&live, &CLAIM_ALL, &keys, &args).await.map_err(&fails)?;
+        let mut route = self.0.servers.route(&first.plain);
+        let (visit, value) = loop {
+            let visit = route.here().await.map_err(&fails)?;
+            let claimed = match visit.node.link.may_grant(&visit.live) {
+                Ok(()) => visit.run(&CLAIM_ALL, &keys, &args).await,
+                Err(fail) => Err(fail),
+            };
+            match claimed {
+                Ok(value) => break (visit, value),
+                Err(fail) => route.turn(&visit, fail).await.map_err(&fails)?,
+            }
+        };
         let mut answer = Answer::new(value).map_err(&fails)?;
         let what = answer.text().map_err(&fails)?;
         answer.next().map_err(&fails)?;
@@ -238,7 +290,7 @@ impl Store for RedisStore {
             for ((claim, keys), value) in claims.iter().zip(&of).zip(told.rest()) {
                 standings.push(self.stated(claim, keys, value)?.standing(claim, 0));
             }
-            self.replicate(&live, &claims.iter().collect::<Vec<_>>()).await?;
+            self.replicate(&visit, &claims.iter().collect::<Vec<_>>()).await?;
             return Ok(Together::All(standings));
         }
         let index = usize::try_from(answer.natural().map_err(&fails)?).unwrap_or(0);
@@ -285,11 +337,18 @@ impl Store for RedisStore {
         };
         let mut all = keys.line().to_vec();
         all.push(keys.tombstone(id));
-        let channel = &self.0.wakes.channel;
-        let args = [hex(id), millis(lasting), note.to_owned(), keys.base.clone(), channel.clone()];
-        let args = args.map(String::into_bytes);
-        let value = self.0.link.run(&RELEASE, &all, &args).await.map_err(&fails)?;
-        self.0.wakes.forget(id);
+        let Shared { servers, wakes, .. } = &*self.0;
+        let mut route = servers.route(&keys.plain);
+        let value = loop {
+            let visit = route.here().await.map_err(&fails)?;
+            let Ear { channel, .. } = wakes.ear(&visit.node, servers.slot(&keys.plain));
+            let args = [hex(id), millis(lasting), note.to_owned(), keys.base.clone(), channel];
+            match visit.run(&RELEASE, &all, &args.map(String::into_bytes)).await {
+                Ok(value) => break value,
+                Err(fail) => route.turn(&visit, fail).await.map_err(&fails)?,
+            }
+        };
+        wakes.forget(id);
         let mut answer = Answer::new(value).map_err(&fails)?;
         match answer.text().map_err(&fails)?.as_str() {
             "R" => Ok(Release::Released),
@@ -320,7 +379,7 @@ impl Store for RedisStore {
     }
 
     async fn doubt(&self) -> Doubt {
-        self.0.link.doubt().await
+        self.0.servers.doubt().await
     }
 
     fn doctor(&self) -> Option<&dyn Doctor> {
@@ -329,7 +388,7 @@ impl Store for RedisStore {
 
     async fn close(&self) -> Result<()> {
         self.0.wakes.close();
-        self.0.link.close().await;
+        self.0.servers.close().await;
         Ok(())
     }
 }

@@ -75,24 +75,31 @@ impl RedisStore {
         let clock = Clock::system();
         let until = clock.now().after(PATIENCE);
         let pattern = format!("{}*", literal(self.prefix()));
-        let (mut found, mut cursor) = (Found::default(), "0".to_owned());
-        loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(COUNT);
-            let mut answer = Answer::new(self.link().call(&scan).await?)?;
-            cursor = answer.text()?;
-            let page = Answer::new(answer.next()?)?.rest();
-            let names: Result<Vec<String>> = page.filter(is_text).map(text).collect();
-            let ours = |key: &String| key.starts_with("lh:{") || key.starts_with("leasehold:");
-            let names: Vec<_> = names?.into_iter().filter(|key| !ours(key)).collect();
-            if !names.is_empty() {
-                found.add(&names, self.link().run(&HEADS, &names, &[]).await?)?;
-            }
-            found.all = cursor == "0";
-            if found.all || clock.now() >= until {
-                return Ok(found);
+        let mut found = Found { all: true, ..Found::default() };
+        for node in self.servers().all().await? {
+            let mut cursor = "0".to_owned();
+            loop {
+                let mut scan = redis::cmd("SCAN");
+                scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(COUNT);
+                let mut answer = Answer::new(node.link.call(&scan).await?)?;
+                cursor = answer.text()?;
+                let page = Answer::new(answer.next()?)?.rest();
+                let names: Result<Vec<String>> = page.filter(is_text).map(text).collect();
+                let ours = |key: &String| key.starts_with("lh:{") || key.starts_with("leasehold:");
+                let names: Vec<_> = names?.into_iter().filter(|key| !ours(key)).collect();
+                for names in self.servers().by_slot(names) {
+                    found.add(&names, self.servers().run(&HEADS, &names, &[]).await?)?;
+                }
+                if cursor == "0" {
+                    break;
+                }
+                if clock.now() >= until {
+                    found.all = false;
+                    return Ok(found);
+                }
             }
         }
+        Ok(found)
     }
 }
 

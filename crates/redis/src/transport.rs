@@ -6,11 +6,12 @@ use std::time::Duration;
 use leasehold_core::{Secret, StoreErrorKind};
 use redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
-    RedisResult, TlsCertificates,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
+    PushInfo, RedisConnectionInfo, RedisResult, TlsCertificates, Value,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
@@ -116,6 +117,34 @@ impl Door {
         Ok((connection, Some(driver.abort_handle())))
     }
 
+    /// Sends one request over a connection that is given up afterwards, whoever answers there.
+    pub(crate) async fn ask(&self, command: &Cmd) -> Result<Value> {
+        let asking = async {
+            let (mut connection, driver) = self.open(|| ()).await?;
+            let _driver = driver.map(AbortOnDrop);
+            connection.send_packed_command(command).await?.extract_error()
+        };
+        let told = timeout(self.limit, asking).await.map_err(|_| self.silent())?;
+        told.map_err(|error| self.failed(error.into()))
+    }
+
+    /// A connection of its own for what is told, with all that comes over it: in a cluster a server also tells that it
+    /// ended a subscription, which the older protocol of the library does not know.
+    pub(crate) async fn hear(&self) -> Result<(MultiplexedConnection, UnboundedReceiver<PushInfo>)> {
+        let (pushes, heard) = unbounded_channel();
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(Some(self.limit))
+            .set_push_sender(pushes);
+        let info = self.client.get_connection_info().clone();
+        let login = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let client = Client::open(info.set_redis_settings(login))?;
+        match timeout(self.limit, client.get_multiplexed_async_connection_with_config(&config)).await {
+            Ok(opened) => Ok((opened?, heard)),
+            Err(_) => Err(self.silent()),
+        }
+    }
+
     /// A connection of its own that hears one channel.
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<(PubSubSink, PubSubStream)> {
         let subscribing = async {
@@ -127,6 +156,15 @@ impl Door {
             Ok(subscribed) => Ok(subscribed?),
             Err(_) => Err(self.silent()),
         }
+    }
+}
+
+/// Ends a task with whoever needed it.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

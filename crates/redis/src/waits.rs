@@ -28,7 +28,7 @@ impl RedisStore {
             Some(pushes) => pushes,
             None => {
                 // Asked by another client, or long ago: whoever is pushed is whoever claimed last.
-                wakes.expect(id, clock.now());
+                wakes.expect(id, clock.now(), None);
                 match wakes.pushes(id) {
                     Some(pushes) => pushes,
                     None => return Ok(()),
@@ -49,7 +49,7 @@ impl RedisStore {
                     }
                 }
             }
-            let deaf = !known || !wakes.is_live();
+            let deaf = !known || !wakes.hears_of(id);
             tokio::select! {
                 () = pushes.next() => return Ok(()),
                 () = async {
@@ -74,7 +74,7 @@ impl RedisStore {
     ) -> fail::Result<()> {
         let Shared { wakes, clock, .. } = &*self.0;
         if let Some(id) = id.filter(|id| wakes.pushes(*id).is_none()) {
-            wakes.expect(id, clock.now());
+            wakes.expect(id, clock.now(), None);
         }
         let mut pushes = id.and_then(|id| wakes.pushes(id));
         loop {

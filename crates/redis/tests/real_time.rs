@@ -9,6 +9,7 @@ use leasehold_redis::RedisStore;
 
 mod support;
 
+use support::host::Host;
 use support::pool::{self, Borrowed};
 use support::server::{Server, missing};
 use support::ways::Way;
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
 }
 
 fn fixture() -> Check<Fixture> {
-    let (borrowed, server) = Borrowed::or_start(Way::Socket, || Server::start(&[]))?;
-    let url = server.url().parse()?;
+    let (borrowed, server) = Borrowed::or_start(Way::Socket, || Server::start(&[]).map(Host::Server))?;
+    let url = server.url(Way::Socket).parse()?;
     Ok(Fixture::new(RedisStore::open(&url)?).second(RedisStore::open(&url)?).guard(borrowed))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::Result;
 use crate::command::{Ended, Line};
-use crate::context::{Context, Session};
+use crate::context::{Context, Outcome, Session};
 use crate::source;
 use crate::tally::{self, Tally};
 
@@ -47,23 +47,18 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let catches = catches(&table)?;
     session.problems.extend(disagreements(&planted, &catches));
     prove_normal_build(session)?;
-    // By itself: what does not build would else be told once for each test.
-    let targets: BTreeSet<_> = catches.iter().map(|catch| (&catch.package, &catch.target)).collect();
-    for (package, target) in targets {
-        let line = with_faults(session.context, package, target, &["--no-run"]).deadline(BUILD_DEADLINE);
-        if !session.must(&line)? {
-            return Ok(());
-        }
-    }
+    let Some(bundle) = Bundle::build(session, &catches)? else { return Ok(()) };
+    let tests: Vec<_> = catches.iter().map(Catch::test).collect::<BTreeSet<_>>().into_iter().collect();
     let mut sound = BTreeSet::new();
-    for test in tests_of(&catches) {
-        if must_pass(session, &test)? {
-            sound.insert(test);
+    for (test, outcome) in tests.iter().zip(observe(session, &bundle, &tests)?) {
+        if must_pass(session, test, &outcome) {
+            sound.insert(test.clone());
         }
     }
     // A test that fails anyway catches nothing.
-    for catch in catches.iter().filter(|catch| sound.contains(&catch.test())) {
-        must_fail(session, catch)?;
+    let catches: Vec<_> = catches.into_iter().filter(|catch| sound.contains(&catch.test())).collect();
+    for (catch, outcome) in catches.iter().zip(observe(session, &bundle, &catches)?) {
+        must_fail(session, catch, &outcome);
     }
     prove_search(session)?;
     if session.problems.is_empty() {
@@ -114,11 +109,6 @@ fn disagreements(planted: &BTreeSet<String>, catches: &[Catch]) -> Vec<String> {
     problems
 }
 
-/// The tests that catch anything, once each.
-fn tests_of(catches: &[Catch]) -> BTreeSet<Catch> {
-    catches.iter().map(Catch::test).collect()
-}
-
 impl Catch {
     /// Its tests, with no fault picked.
     fn test(&self) -> Self {
@@ -127,38 +117,107 @@ impl Catch {
 
     /// The line that runs its tests, with this fault picked, if one.
     fn line(&self, context: &Context) -> Line {
-        let Self { fault, package, target, filter } = self;
+        let Self { fault: _, package, target, filter } = self;
         let more: [&str; 4] = if context.nextest {
             ["--success-output", "immediate", "--", filter]
         } else {
             ["--no-fail-fast", "--", filter, "--show-output"]
         };
-        let line = with_faults(context, package, target, &more).deadline(DEADLINE);
-        let line = line.path(context.tools().folder());
-        if fault.is_empty() { line } else { line.env(VARIABLE, fault) }
+        self.picked(with_faults(context, &chosen(package, target), &more), context)
+    }
+
+    fn picked(&self, line: Line, context: &Context) -> Line {
+        let line = line.deadline(DEADLINE).path(context.tools().folder());
+        if self.fault.is_empty() { line } else { line.env(VARIABLE, &self.fault) }
     }
 }
 
-/// The line that runs a test target in a build with all faults in it.
-fn with_faults(context: &Context, package: &str, target: &str, more: &[&str]) -> Line {
+/// All tests that catch anything, built once with all faults in them.
+struct Bundle {
+    /// The options by which nextest runs them without asking cargo again, which took longer than most of them do.
+    known: Option<[String; 4]>,
+}
+
+impl Bundle {
+    /// Builds them by themselves: what does not build would else be told once for each test. None if it failed.
+    fn build(session: &mut Session<'_>, catches: &[Catch]) -> Result<Option<Self>> {
+        let context = session.context;
+        let targets: BTreeSet<_> = catches.iter().map(|catch| (&catch.package, &catch.target)).collect();
+        if !context.nextest {
+            for (package, target) in targets {
+                let line = with_faults(context, &chosen(package, target), &["--no-run"]);
+                if !session.must(&line.deadline(BUILD_DEADLINE))? {
+                    return Ok(None);
+                }
+            }
+            return Ok(Some(Self { known: None }));
+        }
+        let all = targets.iter().flat_map(|(package, target)| chosen(package, target));
+        let all: Vec<_> = all.collect::<BTreeSet<_>>().into_iter().collect();
+        let line = with_faults(context, &all, &["--no-run"]).deadline(BUILD_DEADLINE);
+        if !session.must(&line)? {
+            return Ok(None);
+        }
+        let list = Line::cargo("nextest list --list-type binaries-only --message-format json --all-features");
+        let list = in_faults(list.args(all.concat()), context).deadline(BUILD_DEADLINE);
+        let metadata = Line::cargo("metadata --format-version 1 --all-features");
+        let metadata = in_faults(metadata, context).deadline(BUILD_DEADLINE);
+        let (binaries, cargo) =
+            (session.keep(&list, "binaries.json")?, session.keep(&metadata, "cargo.json")?);
+        let (Some(binaries), Some(cargo)) = (binaries, cargo) else { return Ok(None) };
+        Ok(Some(Self {
+            known: Some(["--binaries-metadata".to_owned(), binaries, "--cargo-metadata".to_owned(), cargo]),
+        }))
+    }
+
+    /// The line that runs a catch.
+    fn line(&self, catch: &Catch, context: &Context) -> Line {
+        let Some(known) = &self.known else { return catch.line(context) };
+        let Catch { fault: _, package, target, filter } = catch;
+        let target = if target == "lib" { "kind(=lib)".to_owned() } else { format!("binary(={target})") };
+        let line = Line::cargo("nextest run --profile faults --success-output immediate").args(known.clone());
+        let which = format!("package(={package}) and {target} and test(~{filter})");
+        catch.picked(line.args(["-E".to_owned(), which]), context)
+    }
+}
+
+/// How many are run at once: they wait more than they work.
+const AT_ONCE: usize = 3;
+
+fn observe(session: &mut Session<'_>, bundle: &Bundle, catches: &[Catch]) -> Result<Vec<Outcome>> {
+    let lines: Vec<_> = catches.iter().map(|catch| bundle.line(catch, session.context)).collect();
+    session.observe_all(&lines, AT_ONCE)
+}
+
+/// The options by which cargo chooses a test target.
+fn chosen(package: &str, target: &str) -> [Vec<String>; 2] {
+    let target =
+        if target == "lib" { vec!["--lib".to_owned()] } else { vec!["--test".to_owned(), target.to_owned()] };
+    [vec!["-p".to_owned(), package.to_owned()], target]
+}
+
+/// The line that runs test targets in a build with all faults in it.
+fn with_faults(context: &Context, chosen: &[Vec<String>], more: &[&str]) -> Line {
     // Its profile ends what hangs after half a minute, and the first failure is enough.
     let runner = if context.nextest { "nextest run --profile faults" } else { "test" };
-    let line = Line::cargo(runner).args(["-p", package, "--all-features"]);
-    let line = if target == "lib" { line.args(["--lib"]) } else { line.args(["--test", target]) };
-    let line = line.args(more.iter().copied());
+    let line = Line::cargo(runner).args(chosen.iter().flatten().cloned()).args(["--all-features"]);
+    in_faults(line.args(more.iter().copied()), context)
+}
+
+/// The same line, for the build with all faults in it.
+fn in_faults(line: Line, context: &Context) -> Line {
     let line = line.env("CARGO_TARGET_DIR", context.target().join("faults").to_string_lossy());
     let flags = std::env::var("RUSTFLAGS").map(|flags| flags + " ").unwrap_or_default();
     line.env("RUSTFLAGS", format!("{flags}--cfg leasehold_faults"))
 }
 
 /// With no fault picked the tests pass, and are there at all.
-fn must_pass(session: &mut Session<'_>, catch: &Catch) -> Result<bool> {
+fn must_pass(session: &mut Session<'_>, catch: &Catch, outcome: &Outcome) -> bool {
     let line = catch.line(session.context);
-    let outcome = session.observe(&line)?;
     let tally = Tally::of(&outcome.output);
     if outcome.ended != Ended::Well {
         session.fail(&line, "it fails with no fault picked\n", &outcome.output);
-        return Ok(false);
+        return false;
     }
     if tally.passed == 0 {
         session.fail(&line, "it runs no test at all\n", &outcome.output);
@@ -167,13 +226,12 @@ fn must_pass(session: &mut Session<'_>, catch: &Catch) -> Result<bool> {
     let skipped = tally::skipped(&outcome.output);
     let sound = tally.passed > 0 && skipped.is_empty();
     session.not_run.extend(skipped);
-    Ok(sound)
+    sound
 }
 
 /// With the fault picked they fail: as tests, not as a build.
-fn must_fail(session: &mut Session<'_>, catch: &Catch) -> Result<()> {
+fn must_fail(session: &mut Session<'_>, catch: &Catch, outcome: &Outcome) {
     let line = catch.line(session.context);
-    let outcome = session.observe(&line)?;
     let caught = match outcome.ended {
         Ended::Well => false,
         Ended::Badly => Tally::of(&outcome.output).failed > 0,
@@ -184,7 +242,6 @@ fn must_fail(session: &mut Session<'_>, catch: &Catch) -> Result<()> {
         let output = if outcome.ended == Ended::Well { "" } else { &outcome.output };
         session.fail(&line, &format!("the fault {} is not caught\n", catch.fault), output);
     }
-    Ok(())
 }
 
 /// A normal build of the command holds no fault: the variable that would pick one is not in it.
@@ -259,7 +316,6 @@ mod tests {
         assert_eq!(disagreements(&planted, &catches[1..]).len(), 2);
         let more: BTreeSet<String> = names.iter().skip(1).cloned().chain(["new".to_owned()]).collect();
         assert_eq!(disagreements(&more, &catches).len(), 2);
-        assert_eq!(tests_of(&catches).len(), 1);
     }
 
     #[test]

@@ -55,7 +55,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "primitives",
-        about: "10,000 linearizable histories of random programs on memory, 1,000 on Redis, 100 on SQLite",
+        about: "10,000 linearizable histories of random programs on memory, 1,000 on Redis, 300 on a quorum, 100 on SQLite",
         run: harness::primitives,
     },
     Part {
@@ -82,6 +82,21 @@ const PARTS: &[Part] = &[
         name: "quorum",
         about: "16 clients fight for the locks of five Redis, which are killed, stopped and cut off, for 10 minutes",
         run: harness::quorum,
+    },
+    Part {
+        name: "quorum-dead",
+        about: "What one or two dead nodes of five cost, beside five live ones; three are told in time",
+        run: harness::quorum_dead,
+    },
+    Part {
+        name: "cluster",
+        about: "16 clients fight for the locks of a Redis Cluster: slots move, masters hand over, stop and die, a minute each",
+        run: harness::cluster,
+    },
+    Part {
+        name: "split",
+        about: "The network of a quorum, of servers under Sentinel and of a cluster falls apart, two minutes each",
+        run: harness::split,
     },
     Part {
         name: "sentinel",

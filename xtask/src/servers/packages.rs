@@ -23,6 +23,7 @@ pub(super) const NEEDS: &[Need] = &[
         uses: "tells what a command asks of the system, and kills it there",
     },
     Need { tool: "cc", package: "gcc", uses: "compiles the clock that a server under test goes by" },
+    Need { tool: "ip", package: "iproute2", uses: "makes the networks that a test cuts" },
     Need { tool: "node", package: "nodejs", uses: "runs the clients in JavaScript that we share locks with" },
     Need { tool: "npm", package: "npm", uses: "installs the clients in JavaScript that we share locks with" },
     Need {
@@ -37,7 +38,11 @@ pub(super) const NEEDS: &[Need] = &[
         uses: "is the store that the Redis crate speaks to",
     },
     Need { tool: "script", package: "bsdutils", uses: "gives a command a terminal" },
-    Need { tool: "unshare", package: "util-linux", uses: "plays that the machine has slept" },
+    Need {
+        tool: "unshare",
+        package: "util-linux",
+        uses: "plays that the machine has slept, and keeps a network apart",
+    },
 ];
 
 /// How this machine gets packages.

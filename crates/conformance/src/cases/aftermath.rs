@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold_core::{Aftermath, BootTime, Claim, Closure, Release, SHORT_GRANT, Share, State};
 
 use super::waits::ends_within;
+use crate::asking::Asking;
 use crate::bench::{Bench, name};
 use crate::{Check, Failure, ensure};
 
@@ -48,14 +49,21 @@ async fn ran_out(bench: &Bench, claim: &Claim) -> Check {
     bench.in_time("the end of a lease that nobody renews", claim.ttl, gone).await
 }
 
+/// The same of one that leaves its name shut.
+async fn left_shut(bench: &Bench, claim: &Claim) -> Check {
+    ran_out(bench, claim).await?;
+    if !bench.offer.of_several {
+        return Ok(());
+    }
+    // What has run out in some of several, and left them shut, is held in the others for a moment.
+    let shut = || async { Ok(bench.two.inspect(&claim.name).await?.closed.map(drop)) };
+    bench.in_time("the closure after a lease that nobody renews", DELAY, shut).await
+}
+
 /// How long after `since` a try gets the name, which was shut until then.
 async fn opens(bench: &Bench, claim: &Claim, since: BootTime, expected: Duration) -> Check<Duration> {
-    // Another one each time: of several stores some open first, and what they grant is given back.
-    let opened = || async {
-        let state = bench.two.claim(&bench.attempt(&claim.name)).await?.state;
-        Ok(matches!(state, State::Granted(_)).then_some(()))
-    };
-    bench.in_time("the opening of a name", expected, opened).await?;
+    let asking = Asking::new(bench, &bench.two, bench.attempt(&claim.name));
+    bench.in_time("the opening of a name", expected, || asking.granted()).await?;
     Ok(bench.since(since))
 }
 
@@ -67,7 +75,7 @@ async fn closure(bench: &Bench, claim: &Claim) -> Check<Closure> {
 
 async fn c19_a_lease_that_ran_out_leaves_the_name_shut(bench: &Bench) -> Check {
     let (claim, asked) = dies(bench, "shut", delayed(DELAY)).await?;
-    ran_out(bench, &claim).await?;
+    left_shut(bench, &claim).await?;
     let closure = closure(bench, &claim).await?;
     ensure!(closure.left <= DELAY, "for longer than was asked for: {closure:?}");
     let waits = bench.claim(&claim.name);
@@ -97,7 +105,7 @@ async fn c19_the_least_counts_from_the_grant(bench: &Bench) -> Check {
     let at_least = bench.short() + DELAY;
     let aftermath = Aftermath { delay: Duration::ZERO, at_least };
     let (claim, asked) = dies(bench, "least", aftermath).await?;
-    ran_out(bench, &claim).await?;
+    left_shut(bench, &claim).await?;
     let closure = closure(bench, &claim).await?;
     ensure!(closure.left <= DELAY, "what is left of {at_least:?} after {:?}: {closure:?}", claim.ttl);
     let after = opens(bench, &claim, asked, DELAY).await?;
@@ -115,7 +123,7 @@ async fn c19_the_delay_counts_from_the_end(bench: &Bench) -> Check {
     bench.pass(claim.ttl / 2).await;
     let renewed = bench.clock().now();
     bench.one.kept(&claim, token).await?;
-    ran_out(bench, &claim).await?;
+    left_shut(bench, &claim).await?;
     closure(bench, &claim).await?;
     let after = opens(bench, &claim, renewed, DELAY).await?;
     ensure!(after >= claim.ttl + DELAY, "a renewed lease ends later: it opened after {after:?}");
@@ -146,7 +154,7 @@ async fn c19_without_one_the_name_is_free_at_once(bench: &Bench) -> Check {
 
 async fn c19_it_is_shown_before_anybody_has_asked_for_the_name(bench: &Bench) -> Check {
     let (claim, _) = dies(bench, "shown", delayed(DELAY)).await?;
-    ran_out(bench, &claim).await?;
+    left_shut(bench, &claim).await?;
     for client in [&bench.one, &bench.two] {
         let Some(closed) = client.is_deserted(&claim.name).await?.closed else {
             return Err(Failure::new("a name that is shut is shown as open"));
@@ -191,7 +199,7 @@ async fn c19_who_looks_hears_that_it_opens(bench: &Bench) -> Check {
     let held = bench.two.inspect(&claim.name).await?.cursor;
     let wait = bench.two.changed(&claim.name, &held);
     ends_within(bench, "the end of a watcher's wait", claim.ttl, wait).await?;
-    ran_out(bench, &claim).await?;
+    left_shut(bench, &claim).await?;
     let shut = bench.two.inspect(&claim.name).await?;
     ensure!(shut.closed.is_some(), "it is shut now: {shut:?}");
     let wait = bench.two.changed(&claim.name, &shut.cursor);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{Claim, Leave, Note, Release, Share, State};
 
+use crate::asking::Asking;
 use crate::bench::{Bench, name};
 use crate::{Check, Failure, ensure};
 
@@ -54,11 +55,8 @@ async fn c13_a_shut_name_lets_nobody_in(bench: &Bench) -> Check {
 }
 
 async fn opens(bench: &Bench, claim: &Claim) -> Check {
-    let opens = || async {
-        let state = bench.two.claim(claim).await?.state;
-        Ok(matches!(state, State::Granted(_)).then_some(()))
-    };
-    bench.in_time("the opening of a name", SHUT, opens).await
+    let asking = Asking::new(bench, &bench.two, claim.clone());
+    bench.in_time("the opening of a name", SHUT, || asking.granted()).await.map(drop)
 }
 
 async fn c13_a_shut_name_opens_by_itself(bench: &Bench) -> Check {

@@ -1,7 +1,8 @@
 //! Lines 7, 8 and 12: how long a grant holds, what a renewal answers for, and that only the owner has a say.
 
-use leasehold_core::{Claim, Leave, Release, Renewal, State, Token};
+use leasehold_core::{Claim, Leave, Release, Renewal, Token};
 
+use crate::asking::Asking;
 use crate::bench::{Bench, name};
 use crate::client::renewal;
 use crate::{Check, Failure, ensure};
@@ -32,14 +33,11 @@ async fn holds(
     asked: leasehold_core::BootTime,
     ttl: std::time::Duration,
 ) -> Check {
-    let attempt = bench.attempt(&holder.name);
-    let taken = || async {
-        let state = bench.two.claim(&attempt).await?.state;
-        Ok(matches!(state, State::Granted(_)).then(|| bench.since(asked)))
-    };
+    let attempt = Asking::new(bench, &bench.two, bench.attempt(&holder.name));
+    let taken = || async { Ok(attempt.granted().await?.map(|_| bench.since(asked))) };
     let after = bench.in_time("the end of a lease", ttl, taken).await?;
     ensure!(after >= ttl, "a lease that was to hold for {ttl:?} was given away after {after:?}");
-    bench.two.give_back(&attempt).await
+    bench.two.give_back(&attempt.claim()).await
 }
 
 async fn c07_a_grant_holds_from_when_it_was_asked_for(bench: &Bench) -> Check {

@@ -2,6 +2,7 @@
 
 use leasehold_core::{Claim, Share, State, Token};
 
+use crate::asking::Asking;
 use crate::bench::{Bench, name};
 use crate::{Check, Failure, ensure};
 
@@ -42,12 +43,9 @@ async fn c04_tokens_rise_across_expiry(bench: &Bench) -> Check {
     let ttl = bench.short();
     let mut last = bench.one.granted(&Claim { ttl, ..bench.claim(&name) }).await?.token;
     for _ in 0..2 {
-        let next = Claim { ttl, ..bench.attempt(&name) };
-        let taken = || async {
-            let state = bench.two.claim(&next).await?.state;
-            Ok(if let State::Granted(grant) = state { Some(grant.token) } else { None })
-        };
-        last = rises(last, bench.in_time("a grant after an expiry", ttl, taken).await?)?;
+        let next = Asking::new(bench, &bench.two, Claim { ttl, ..bench.attempt(&name) });
+        let grant = bench.in_time("a grant after an expiry", ttl, || next.granted()).await?;
+        last = rises(last, grant.token)?;
     }
     Ok(())
 }

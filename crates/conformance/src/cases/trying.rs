@@ -2,6 +2,7 @@
 
 use leasehold_core::{Claim, State};
 
+use crate::asking::Asking;
 use crate::bench::{Bench, name};
 use crate::{Check, ensure};
 
@@ -54,7 +55,7 @@ async fn c02_a_try_may_be_tried_again(bench: &Bench) -> Check {
     bench.two.waits(&attempt).await?;
     bench.one.give_back(&holder).await?;
     // The same id: it was never granted, so it is not spent.
-    let grant = bench.two.granted(&attempt).await?;
+    let grant = Asking::new(bench, &bench.two, attempt).gets().await?;
     let other = Claim { turn: leasehold_core::Turn::Now, ..bench.claim(&name) };
     let state = bench.one.claim(&other).await?.state;
     ensure!(matches!(state, State::Waiting { .. }), "two tries hold one name: {grant:?} and {state:?}");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{Claim, Leave, PLACE_LIFE, Share, State};
 
+use crate::asking::Asking;
 use crate::bench::{Bench, name};
 use crate::{Check, Failure, ensure};
 
@@ -104,8 +105,7 @@ async fn c05_a_try_may_wait_for_a_change(bench: &Bench) -> Check {
     bench.one.granted(&holder).await?;
     let cursor = bench.two.waits(&attempt).await?;
     wakes(bench, &attempt, &cursor, async { bench.one.give_back(&holder).await }).await?;
-    bench.two.granted(&attempt).await?;
-    Ok(())
+    Asking::new(bench, &bench.two, attempt).gets().await.map(drop)
 }
 
 async fn c05_a_holder_hears_that_its_claim_is_gone(bench: &Bench) -> Check {
@@ -138,8 +138,7 @@ async fn c05_who_looks_hears_of_a_change(bench: &Bench) -> Check {
         let wait = bench.two.changed(&name, &old);
         // Empty as it is again, the first may rightly be waited on for ever. Of a store made of several sometimes one is
         // heard, sometimes another, so that two looks at the same are not equal.
-        let now =
-            if bench.offer.own_repeats { empty.clone() } else { bench.two.inspect(&name).await?.cursor };
+        let now = if bench.offer.of_several { empty.clone() } else { bench.two.inspect(&name).await?.cursor };
         if old != now {
             bench.soon("a wait on an old look", wait).await??;
         }
@@ -274,11 +273,8 @@ async fn c06_a_wait_ends_when_the_lease_ahead_runs_out(bench: &Bench) -> Check {
 
 /// The wait may end a little early, but the turn must come.
 async fn acquires_within(bench: &Bench, waiter: &Claim, expected: Duration) -> Check {
-    let taken = || async {
-        let state = bench.two.claim(waiter).await?.state;
-        Ok(matches!(state, State::Granted(_)).then_some(()))
-    };
-    bench.in_time("a turn", expected, taken).await
+    let asking = Asking::new(bench, &bench.two, waiter.clone());
+    bench.in_time("a turn", expected, || asking.granted()).await.map(drop)
 }
 
 async fn c06_a_try_hears_that_the_lease_ran_out(bench: &Bench) -> Check {

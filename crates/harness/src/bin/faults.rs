@@ -5,20 +5,26 @@ use std::time::Duration;
 use clap::Parser;
 use leasehold_conformance::{Check, Failure};
 use leasehold_harness::campaign::{
-    FAULTS, FIGHTERS, Fault, RECOVERY, SENTINEL, TTL, Unfought, campaign, quorum, sentinel,
+    CLUSTER, FAULTS, Fault, QUORUM, RECOVERY, SENTINEL, SPLIT, TTL, Unfought, campaign,
 };
 
 /// Faults of a Redis server and of the ways to it, each with the checker.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Only this fault; each in its turn by default.
+    /// Only this fault, of whichever servers.
     #[arg(long)]
     fault: Option<String>,
-    /// What befalls five servers that are a quorum, instead.
-    #[arg(long, conflicts_with = "fault")]
+    /// What befalls five servers that are a quorum, instead of one server.
+    #[arg(long, conflicts_with_all = ["fault", "split", "cluster"])]
     quorum: bool,
-    /// Servers that sentinels have take over from each other, instead.
-    #[arg(long, conflicts_with_all = ["fault", "quorum"])]
+    /// What befalls the network of several servers and their clients.
+    #[arg(long, conflicts_with_all = ["fault", "cluster"])]
+    split: bool,
+    /// What befalls a cluster.
+    #[arg(long, conflicts_with = "fault")]
+    cluster: bool,
+    /// Servers that sentinels have take over from each other.
+    #[arg(long, conflicts_with_all = ["fault", "quorum", "split", "cluster"])]
     sentinel: bool,
     /// For how long each strikes.
     #[arg(long, default_value_t = 30)]
@@ -29,28 +35,20 @@ struct Arguments {
 }
 
 fn main() -> Check {
-    let Arguments { fault, quorum: of_quorum, sentinel: of_sentinels, seconds, seed } = Arguments::parse();
-    if of_sentinels {
-        for fault in SENTINEL {
-            let fought = sentinel(fault, Duration::from_secs(seconds), seed);
-            println!("{}", fought.map_err(|error| Failure::new(error.to_string()))?);
-        }
-        return Ok(());
-    }
-    if of_quorum {
-        let fought = quorum(Duration::from_secs(seconds), seed);
-        println!("{}", fought.map_err(|error| Failure::new(error.to_string()))?);
-        return Ok(());
-    }
+    let Arguments { fault, quorum, split, cluster, sentinel, seconds, seed } = Arguments::parse();
     let chosen: Vec<&'static Fault> = match &fault {
+        None if quorum => QUORUM.iter().collect(),
+        None if split => SPLIT.iter().collect(),
+        None if sentinel => SENTINEL.iter().collect(),
+        None if cluster => CLUSTER.iter().collect(),
         None => FAULTS.iter().collect(),
         Some(name) => {
-            let names: Vec<_> = FAULTS.iter().map(|fault| fault.name).collect();
+            let names: Vec<_> = Fault::all().map(|fault| fault.name).collect();
             let unknown = || Failure::new(format!("there is no fault {name}, but {}", names.join(", ")));
             vec![Fault::named(name).ok_or_else(unknown)?]
         }
     };
-    println!("{FIGHTERS} clients, ttl {TTL:?}, {seconds} s of each fault; well again within {RECOVERY} ttl");
+    println!("ttl {TTL:?}, {seconds} s of each fault; well again within {RECOVERY} ttl");
     let mut bad = 0;
     for (number, fault) in chosen.into_iter().enumerate() {
         // One fault by itself is played again by the seed that was told.

@@ -45,7 +45,32 @@ pub(super) enum Blow {
     StepBack,
     Tremble,
     Nodes,
+    Split(Kind),
+    Ring(Turn),
     FailOver { behind: bool },
+}
+
+/// Whose network falls apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Quorum,
+    /// Whether a lease counts only once all replicas have it.
+    Sentinel {
+        all: bool,
+    },
+    Cluster {
+        all: bool,
+    },
+}
+
+/// What befalls a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    Moved,
+    HandedOver,
+    Stopped,
+    Killed,
+    Lagging,
 }
 
 const fn fault(name: &'static str, about: &'static str, lasting: (u64, u64), blow: Blow) -> Fault {
@@ -57,13 +82,81 @@ const fn forgets(name: &'static str, about: &'static str, lasting: (u64, u64), b
     Fault { exclusion: false, forgets: true, ..fault(name, about, lasting, blow) }
 }
 
+/// Another server takes over, which may not know what this one granted last.
+const fn loses(name: &'static str, about: &'static str, lasting: (u64, u64), blow: Blow) -> Fault {
+    Fault { exclusion: false, ..fault(name, about, lasting, blow) }
+}
+
 /// What befalls the nodes of a quorum, and the ways to them.
-pub const QUORUM: Fault = fault(
+pub const QUORUM: &[Fault] = &[fault(
     "quorum",
     "Of five servers one to three are killed, stopped or cut off at a time, and replies are eaten on the way",
     (10, 150),
     Blow::Nodes,
-);
+)];
+
+/// What befalls the network between several servers and their clients: it falls apart, in one direction or in both.
+pub const SPLIT: &[Fault] = &[
+    fault("quorum_split", "Five servers that are one quorum", (30, 250), Blow::Split(Kind::Quorum)),
+    loses(
+        "sentinel_split",
+        "A master and replicas, each beside a sentinel",
+        (30, 400),
+        Blow::Split(Kind::Sentinel { all: false }),
+    ),
+    fault(
+        "sentinel_split_all",
+        "The same, and with min_replicas=2, which is all of them, exclusion is promised",
+        (30, 400),
+        Blow::Split(Kind::Sentinel { all: true }),
+    ),
+    loses(
+        "cluster_split",
+        "Three masters with a replica each",
+        (30, 400),
+        Blow::Split(Kind::Cluster { all: false }),
+    ),
+    fault(
+        "cluster_split_all",
+        "The same, and with min_replicas=1, which is all of them, exclusion is promised",
+        (30, 400),
+        Blow::Split(Kind::Cluster { all: true }),
+    ),
+];
+
+/// What befalls a cluster of three masters with a replica each.
+pub const CLUSTER: &[Fault] = &[
+    fault(
+        "moved",
+        "Contended slots move from master to master, and stay half moved for a ttl",
+        (0, 100),
+        Blow::Ring(Turn::Moved),
+    ),
+    fault(
+        "handed_over",
+        "A master hands over to its replica, when told to",
+        (0, 0),
+        Blow::Ring(Turn::HandedOver),
+    ),
+    loses(
+        "master_stopped",
+        "SIGSTOP of a master, whose replica may take over",
+        (30, 280),
+        Blow::Ring(Turn::Stopped),
+    ),
+    loses(
+        "master_killed",
+        "SIGKILL of a master, whose replica may take over",
+        (0, 250),
+        Blow::Ring(Turn::Killed),
+    ),
+    loses(
+        "replica_lags",
+        "A replica that has missed what was granted last takes over at once",
+        (10, 60),
+        Blow::Ring(Turn::Lagging),
+    ),
+];
 
 /// What befalls a master and its replicas, where sentinels have another take over.
 pub const SENTINEL: &[Fault] = &[
@@ -84,7 +177,7 @@ pub const SENTINEL: &[Fault] = &[
     },
 ];
 
-/// All of them.
+/// All that can befall one server.
 pub const FAULTS: &[Fault] = &[
     fault("stopped", "SIGSTOP of the server for three ttl", (300, 300), Blow::Stop),
     fault(
@@ -161,9 +254,14 @@ pub const FAULTS: &[Fault] = &[
 ];
 
 impl Fault {
+    /// Every one there is.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        [FAULTS, QUORUM, SPLIT, CLUSTER, SENTINEL].into_iter().flatten()
+    }
+
     /// The fault of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
-        FAULTS.iter().find(|fault| fault.name == name)
+        Self::all().find(|fault| fault.name == name)
     }
 }

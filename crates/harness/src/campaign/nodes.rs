@@ -7,9 +7,9 @@ use leasehold_conformance::Check;
 use leasehold_core::Clock;
 use rustix::process::Signal;
 
+use super::TTL;
 use super::fighter::Fighter;
-use super::stage::{Staged, Stroke, Struck, rest};
-use super::{NAMES, TTL};
+use super::stage::{Staged, Stroke, Struck, left, rest};
 use crate::proxy::{Mode, Odds, Proxy};
 use crate::servers::NoServer;
 use crate::servers::nodes::{Nodes, url};
@@ -145,17 +145,8 @@ impl Staged for Field {
         Ok(struck)
     }
 
-    /// Keys that any node still has long after the last lease has run out.
+    /// Keys that any node still has.
     fn left(&self) -> Check<Vec<String>> {
-        let clock = Clock::system();
-        let until = clock.now().after(TTL * 4);
-        loop {
-            let keys = NAMES.iter().map(|name| format!("lock:{name}"));
-            let left: Vec<String> = keys.filter(|key| self.nodes.having(key) > 0).collect();
-            if left.is_empty() || clock.now() >= until {
-                return Ok(left);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        left(|key| Ok(self.nodes.having(key) > 0))
     }
 }

@@ -13,6 +13,7 @@ use super::fault::{Blow, Fault};
 use super::fighter::Fighter;
 use super::{FIGHTERS, NAMES, TTL};
 use crate::proxy::{Mode, Odds, Proxy};
+use crate::servers::net::Host;
 use crate::servers::redis::{Redis, ask, socket, step};
 use crate::servers::{NoServer, Server, clock};
 
@@ -40,6 +41,10 @@ pub(super) struct Struck {
 pub(super) trait Staged {
     /// The way of a client to the store.
     fn url(&self, number: usize) -> String;
+    /// The host of a client, where they are not all on this machine.
+    fn home(&self, _number: usize) -> Option<Host> {
+        None
+    }
     /// Strikes again and again for so long, and returns when all is well again.
     fn strike(&mut self, clock: &Clock, lasting: Duration, fighters: &[Arc<Fighter>]) -> Check<Struck>;
     /// Keys of the names that are left when everybody has gone, long after the last lease has run out: places that
@@ -136,8 +141,8 @@ impl Stage {
             Blow::Demote => self.ok(&["REPLICAOF", "127.0.0.1", "1"])?,
             Blow::StepForward => self.step(far)?,
             Blow::StepBack => self.step(-far)?,
-            // They have stages of their own.
-            Blow::Nodes | Blow::FailOver { .. } => {}
+            // These have stages of their own.
+            Blow::Nodes | Blow::Split(_) | Blow::Ring(_) | Blow::FailOver { .. } => {}
             Blow::Tremble => self.step(if self.ahead == 0 { 4_000_000 } else { -self.ahead })?,
         }
         Ok(())
@@ -208,25 +213,29 @@ impl Staged for Stage {
     }
 
     fn left(&self) -> Check<Vec<String>> {
-        let clock = Clock::system();
         // Even where its clock went back: what is left of a lease of ours is cut by whoever comes, and nobody comes.
         if self.ahead < 0 {
             return Ok(Vec::new());
         }
-        let until = clock.now().after(TTL * 4);
-        loop {
-            let mut left = Vec::new();
-            for name in NAMES {
-                let key = format!("lock:{name}");
-                if !self.say(&["EXISTS", &key])?.starts_with(":0") {
-                    left.push(key);
-                }
+        left(|key| Ok(!self.say(&["EXISTS", key])?.starts_with(":0")))
+    }
+}
+
+/// Of the keys of the names those that are there long after the last lease has run out.
+pub(super) fn left(is_there: impl Fn(&str) -> Check<bool>) -> Check<Vec<String>> {
+    let clock = Clock::system();
+    let until = clock.now().after(TTL * 4);
+    loop {
+        let mut left = Vec::new();
+        for key in NAMES.iter().map(|name| format!("lock:{name}")) {
+            if is_there(&key)? {
+                left.push(key);
             }
-            if left.is_empty() || clock.now() >= until {
-                return Ok(left);
-            }
-            std::thread::sleep(Duration::from_millis(20));
         }
+        if left.is_empty() || clock.now() >= until {
+            return Ok(left);
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

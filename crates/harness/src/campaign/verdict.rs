@@ -131,7 +131,7 @@ impl Fought {
         ensure!(violations.is_empty(), "{} of {self}", told(&violations));
         ensure!(self.books.lost == 0, "writes that were accepted are lost, or came out of order: {self}");
         ensure!(self.believed.is_empty(), "not told in time: {:?} of {self}", self.believed);
-        if let Blow::FailOver { .. } = self.fault.blow {
+        if matches!(self.fault.blow, Blow::FailOver { .. } | Blow::Ring(_)) {
             let Self { unexplained, .. } = self;
             ensure!(unexplained.is_empty(), "no failover explains the overlaps of {unexplained:?}: {self}");
         }
@@ -168,6 +168,8 @@ impl Fought {
         let strokes = self.strokes.len() as u64;
         let enough = strokes > 0 && self.report.grants >= 5 * strokes && self.report.contended >= strokes;
         ensure!(enough, "too little happened: {self}");
+        let was_cut = !matches!(self.fault.blow, Blow::Split(_)) || self.endangered + self.lost > 0;
+        ensure!(was_cut, "nobody noticed that the network was cut: {self}");
         Ok(())
     }
 }
@@ -358,7 +360,7 @@ mod tests {
 
     #[test]
     fn what_went_well_is_good_under_every_fault() {
-        for fault in super::super::FAULTS.iter().filter(|fault| fault.blow != Blow::Fill) {
+        for fault in Fault::all().filter(|fault| fault.blow != Blow::Fill) {
             judge(fault.name, &good()).unwrap();
         }
         assert!(judge("full", &good()).is_err(), "no renewal was seen while it was full");

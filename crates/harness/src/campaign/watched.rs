@@ -7,10 +7,9 @@ use leasehold_conformance::Check;
 use leasehold_core::Clock;
 use rustix::process::Signal;
 
-use super::fault::{Blow, Fault};
+use super::TTL;
 use super::fighter::Fighter;
-use super::stage::{Staged, Stroke, Struck, rest};
-use super::{NAMES, TTL};
+use super::stage::{Staged, Stroke, Struck, left, rest};
 use crate::servers::NoServer;
 use crate::servers::redis::Redis;
 use crate::servers::sentinel::{Shape, Watched};
@@ -36,10 +35,9 @@ enum Reason {
 }
 
 impl Ward {
-    pub(super) fn open(fault: &Fault, seed: u64) -> Result<Self, NoServer> {
+    pub(super) fn open(behind: bool, seed: u64) -> Result<Self, NoServer> {
         let down_after = TTL / 2;
         let watched = Watched::start(&Shape { redis: Redis::default(), down_after, ..Shape::default() })?;
-        let behind = fault.blow == Blow::FailOver { behind: true };
         Ok(Self { watched, behind, dice: fastrand::Rng::with_seed(seed) })
     }
 
@@ -111,15 +109,7 @@ impl Staged for Ward {
 
     /// Keys that the master still has long after the last lease has run out.
     fn left(&self) -> Check<Vec<String>> {
-        let clock = Clock::system();
-        let (until, master) = (clock.now().after(TTL * 4), self.watched.master()?);
-        loop {
-            let keys = NAMES.iter().map(|name| format!("lock:{name}"));
-            let left: Vec<String> = keys.filter(|key| self.watched.has(master, key)).collect();
-            if left.is_empty() || clock.now() >= until {
-                return Ok(left);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let master = self.watched.master()?;
+        left(|key| Ok(self.watched.has(master, key)))
     }
 }

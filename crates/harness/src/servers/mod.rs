@@ -2,9 +2,12 @@
 
 pub mod certificates;
 pub mod clock;
+pub mod cluster;
+pub mod net;
 pub mod nodes;
 pub mod redis;
 pub mod sentinel;
+pub mod synced;
 
 use std::fs::File;
 use std::io;
@@ -49,6 +52,14 @@ pub(crate) trait Recipe: Send + Sync {
     fn command(&self, program: &Path, folder: &Path, port: u16) -> io::Result<Command>;
     /// Whether it answers.
     fn answers(&self, folder: &Path, port: u16) -> bool;
+    /// Where it listens.
+    fn ip(&self) -> Ipv4Addr {
+        Ipv4Addr::LOCALHOST
+    }
+    /// Whether it can do with this port: it may need another one beside it.
+    fn suits(&self, _port: u16) -> bool {
+        true
+    }
 }
 
 /// A server that runs. It is killed when this is dropped, and its folder removed.
@@ -69,7 +80,12 @@ impl Server {
         let mut server = Self { recipe: Box::new(recipe), program, folder, port: 0, child: None };
         let mut last = None;
         for _ in 0..TRIES {
-            server.port = free_port()?;
+            server.port = loop {
+                let port = free_port()?;
+                if server.recipe.suits(port) {
+                    break port;
+                }
+            };
             match server.go_on() {
                 Ok(()) => return Ok(server),
                 Err(error) => last = Some(error),
@@ -145,7 +161,7 @@ impl Server {
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (self.recipe.ip(), self.port).into()
     }
 
     /// Where it keeps its files.

@@ -1,5 +1,6 @@
 //! Several Redis that know nothing of each other: the nodes of a quorum.
 
+use super::net::Host;
 use super::redis::{Redis, ask};
 use super::{NoServer, Server};
 
@@ -17,7 +18,25 @@ impl Nodes {
     ///
     /// When there is no such server on this machine, or one does not start.
     pub fn start(count: usize, redis: &Redis) -> Result<Self, NoServer> {
-        let servers = (0..count).map(|_| redis.clone().start()).collect::<Result<_, _>>()?;
+        let servers = std::thread::scope(|scope| {
+            // All at once: each takes a while until it answers.
+            let starting: Vec<_> = (0..count).map(|_| scope.spawn(|| redis.clone().start())).collect();
+            let started = starting.into_iter().map(|server| match server.join() {
+                Ok(server) => server,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            started.collect::<Result<_, _>>()
+        })?;
+        Ok(Self { servers })
+    }
+
+    /// Starts one that is like this on each of these hosts.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn on(hosts: &[Host], redis: &Redis) -> Result<Self, NoServer> {
+        let servers = hosts.iter().map(|host| redis.clone().on(host).start()).collect::<Result<_, _>>()?;
         Ok(Self { servers })
     }
 

@@ -1,6 +1,7 @@
 //! A Redis, or what speaks like one, for tests: on a port and on a socket in its folder.
 
 use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,6 +11,7 @@ use leasehold_core::Clock;
 
 use super::certificates::{Certificates, HOST};
 use super::clock::ToldClock;
+use super::net::Host;
 use super::{NoServer, Recipe, Server, clock};
 
 /// What a Redis for tests is to be like.
@@ -25,6 +27,8 @@ pub struct Redis {
     pub tls: bool,
     /// Where the certificates lie that it shares with others, unless it has its own.
     pub certificates: Option<PathBuf>,
+    /// On which host of a network it runs, instead of this machine.
+    pub host: Option<Host>,
 }
 
 impl Redis {
@@ -37,6 +41,18 @@ impl Redis {
         Server::start(self)
     }
 
+    /// As a node of a cluster, that is told later which others there are.
+    #[must_use]
+    pub fn clustered(self) -> Self {
+        self.line(CLUSTERED)
+    }
+
+    /// On this host.
+    #[must_use]
+    pub fn on(self, host: &Host) -> Self {
+        Self { host: Some(host.clone()), ..self }
+    }
+
     /// One more line of its configuration.
     #[must_use]
     pub fn line(mut self, line: impl Into<String>) -> Self {
@@ -44,6 +60,10 @@ impl Redis {
         self
     }
 }
+
+const CLUSTERED: &str = "cluster-enabled yes";
+/// So far above its port is the one by which nodes of a cluster speak to each other.
+const BUS: u16 = 10_000;
 
 /// The program that carries Valkey.
 pub const VALKEY: &str = "valkey-server";
@@ -132,6 +152,25 @@ pub(super) fn tls_lines(port: u16, folder: &Path) -> io::Result<[String; 5]> {
     ])
 }
 
+/// Asks it something that it answers with a text.
+pub(crate) fn said(server: &Server, words: &[&str]) -> io::Result<String> {
+    let answer = ask(server, words)?;
+    refused(&answer)?;
+    let text = answer.split_once("\r\n").map(|(_length, text)| text.trim_end());
+    text.map(str::to_owned).ok_or_else(|| io::Error::other(answer.clone()))
+}
+
+/// What it refuses is an error.
+pub(crate) fn refused(answer: &str) -> io::Result<()> {
+    if answer.starts_with('-') { Err(io::Error::other(answer.trim().to_owned())) } else { Ok(()) }
+}
+
+/// Asks it for something that it does or does not.
+pub(crate) fn ok(server: &Server, words: &[&str]) -> io::Result<()> {
+    let answer = ask(server, words)?;
+    if answer.starts_with("+OK") { Ok(()) } else { Err(io::Error::other(format!("{words:?}: {answer}"))) }
+}
+
 impl Recipe for Redis {
     fn tool(&self) -> &'static str {
         self.program.unwrap_or("redis-server")
@@ -139,7 +178,7 @@ impl Recipe for Redis {
 
     fn command(&self, program: &Path, folder: &Path, port: u16) -> io::Result<Command> {
         let mut lines = vec![
-            "bind 127.0.0.1".to_owned(),
+            format!("bind {}", self.ip()),
             format!("port {}", if self.tls { 0 } else { port }),
             format!("unixsocket {}", socket_in(folder).display()),
             format!("dir {}", folder.display()),
@@ -149,10 +188,14 @@ impl Recipe for Redis {
         if self.tls {
             lines.extend(tls_lines(port, self.certificates.as_deref().unwrap_or(folder))?);
         }
+        if self.host.is_some() {
+            // Nobody but the test reaches it.
+            lines.push("protected-mode no".to_owned());
+        }
         lines.extend(self.lines.iter().cloned());
         let file = folder.join("redis.conf");
         std::fs::write(&file, lines.join("\n") + "\n")?;
-        let mut command = Command::new(program);
+        let mut command = Host::command_on(self.host.as_ref(), program);
         command.arg(file).current_dir(folder);
         if let Some(library) = &self.clock {
             clock::give(&mut command, library, folder)?;
@@ -164,6 +207,15 @@ impl Recipe for Redis {
         // One that wants a password is there, too.
         let answer = ask_at(&socket_in(folder), &["PING"]);
         answer.is_ok_and(|answer| answer.starts_with("+PONG") || answer.starts_with("-NOAUTH"))
+    }
+
+    fn ip(&self) -> Ipv4Addr {
+        self.host.as_ref().map_or(Ipv4Addr::LOCALHOST, |host| host.address)
+    }
+
+    fn suits(&self, port: u16) -> bool {
+        let is_free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+        self.lines.iter().all(|line| line != CLUSTERED) || port.checked_add(BUS).is_some_and(is_free)
     }
 }
 

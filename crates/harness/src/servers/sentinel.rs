@@ -1,7 +1,7 @@
 //! A master with its replicas, and the sentinels that watch over them, fail over by themselves, or when told to.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use leasehold_core::Clock;
 use tempfile::TempDir;
 
 use super::certificates::{Certificates, HOST};
+use super::net::Host;
 use super::redis::{Redis, ask, ask_at, tls_lines};
 use super::{NoServer, Recipe, Server};
 
@@ -32,12 +33,14 @@ pub struct Shape {
     pub sentinels: usize,
     /// After how long a server that is silent counts as down.
     pub down_after: Duration,
+    /// On which host each server and the sentinel beside it runs, as far as there are any; the rest is on this machine.
+    pub hosts: Vec<Host>,
 }
 
 impl Default for Shape {
     fn default() -> Self {
         let (redis, down_after) = (Redis::default(), Duration::from_secs(1));
-        Self { redis, replicas: 2, sentinels: 3, down_after }
+        Self { redis, replicas: 2, sentinels: 3, down_after, hosts: Vec::new() }
     }
 }
 
@@ -79,6 +82,7 @@ struct Sentinel {
     master: SocketAddr,
     quorum: usize,
     down_after: Duration,
+    host: Option<Host>,
     certificates: Option<PathBuf>,
 }
 
@@ -91,9 +95,9 @@ impl Recipe for Sentinel {
         // One for each port: another may have been taken before.
         let file = folder.join(format!("sentinel-{port}.conf"));
         if !file.exists() {
-            let Self { master, quorum, down_after, certificates } = self;
-            let (ip, of) = (host(*master, certificates.is_some()), master.port());
-            let mut lines = vec!["bind 127.0.0.1".to_owned()];
+            let Self { master, quorum, down_after, host: _, certificates } = self;
+            let (ip, of) = (called(*master, certificates.is_some()), master.port());
+            let mut lines = vec![format!("bind {}", self.ip()), "protected-mode no".to_owned()];
             match certificates {
                 None => lines.push(format!("port {port}")),
                 Some(certificates) => {
@@ -118,9 +122,13 @@ impl Recipe for Sentinel {
             ]);
             std::fs::write(&file, lines.join("\n") + "\n")?;
         }
-        let mut command = Command::new(program);
+        let mut command = Host::command_on(self.host.as_ref(), program);
         command.arg(file).arg("--sentinel").current_dir(folder);
         Ok(command)
+    }
+
+    fn ip(&self) -> Ipv4Addr {
+        self.host.as_ref().map_or(Ipv4Addr::LOCALHOST, |host| host.address)
     }
 
     fn answers(&self, folder: &Path, _port: u16) -> bool {
@@ -129,7 +137,7 @@ impl Recipe for Sentinel {
 }
 
 /// What a server is called by others: over TLS as in its certificate.
-fn host(address: SocketAddr, tls: bool) -> String {
+fn called(address: SocketAddr, tls: bool) -> String {
     if tls { HOST.to_owned() } else { address.ip().to_string() }
 }
 
@@ -144,25 +152,30 @@ impl Watched {
     ///
     /// When there is no such server on this machine, or they do not come together.
     pub fn start(shape: &Shape) -> Result<Self, NoServer> {
-        let Shape { redis, replicas, sentinels, down_after } = shape;
+        let Shape { redis, replicas, sentinels, down_after, hosts } = shape;
         // Else a replica waits for others that might want the same data.
         let mut redis = redis.clone().line("repl-diskless-sync-delay 0");
         let (tls, certificates) = (redis.tls, if redis.tls { Some(tempfile::tempdir()?) } else { None });
-        let at = certificates.as_ref().map(|folder| folder.path().to_owned());
+        let shared = certificates.as_ref().map(|folder| folder.path().to_owned());
         if tls {
-            redis.certificates.clone_from(&at);
+            redis.certificates.clone_from(&shared);
             redis = redis.line("tls-replication yes").line(format!("replica-announce-ip {HOST}"));
         }
-        let master = redis.clone().start()?;
+        let place = |number: usize| Redis { host: hosts.get(number).cloned(), ..redis.clone() };
+        let master = place(0).start()?;
         let address = master.address();
         let mut servers = vec![master];
-        for _ in 0..*replicas {
-            let of = format!("replicaof {} {}", host(address, tls), address.port());
-            servers.push(redis.clone().line(of).start()?);
+        for number in 1..=*replicas {
+            let of = format!("replicaof {} {}", called(address, tls), address.port());
+            servers.push(place(number).line(of).start()?);
         }
         let (quorum, down_after) = (sentinels.div_ceil(2), *down_after);
-        let sentinel = || Sentinel { master: address, quorum, down_after, certificates: at.clone() };
-        let sentinels = (0..*sentinels).map(|_| Server::start(sentinel())).collect::<Result<_, _>>()?;
+        let sentinel = |number: usize| {
+            let (host, certificates) = (hosts.get(number).cloned(), shared.clone());
+            Sentinel { master: address, quorum, down_after, host, certificates }
+        };
+        let sentinels =
+            (0..*sentinels).map(|number| Server::start(sentinel(number))).collect::<Result<_, _>>()?;
         let watched = Self { servers, sentinels, certificates };
         watched.settled()?;
         Ok(watched)
@@ -172,7 +185,7 @@ impl Watched {
     #[must_use]
     pub fn url(&self, more: &str) -> String {
         let tls = self.certificates.is_some();
-        let address = |one: &Server| format!("{}:{}", host(one.address(), tls), one.address().port());
+        let address = |one: &Server| format!("{}:{}", called(one.address(), tls), one.address().port());
         let addresses = self.sentinels.iter().map(address).collect::<Vec<_>>().join(",");
         match &self.certificates {
             None => format!("redis+sentinel://{addresses}/{NAME}{more}"),
@@ -197,8 +210,10 @@ impl Watched {
     fn named_by(&self, sentinel: &Server) -> Option<(u64, usize)> {
         let told = ask(sentinel, &["SENTINEL", "MASTER", NAME]).ok()?;
         let epoch: u64 = field(&told, "config-epoch")?.parse().ok()?;
-        let port: u16 = field(&told, "port")?.parse().ok()?;
-        let server = self.servers.iter().position(|server| server.address().port() == port)?;
+        let address = format!("{}:{}", field(&told, "ip")?, field(&told, "port")?);
+        let tls = self.certificates.is_some();
+        let at = |server: &Server| format!("{}:{}", called(server.address(), tls), server.address().port());
+        let server = self.servers.iter().position(|server| at(server) == address)?;
         Some((epoch, server))
     }
 

@@ -267,6 +267,13 @@ local function first_to_lapse(mine)
   return first or -1
 end
 
+-- Tells a process, and answers whether surely nobody heard it. In a cluster a channel of the slot is told where those
+-- who listen are; where there is none, they may be at another node.
+local function tell(channel, id)
+  if string.sub(channel, 1, 9) == 'lh:wake:{' then return redis.call('SPUBLISH', channel, id) == 0 end
+  return redis.call('PUBLISH', channel, id) == 0 and string.sub(channel, 9, 9) ~= '~'
+end
+
 -- Tells whose turn has come, and only those. A place whose process does not listen is no place.
 local function wake()
   if shut or plain or foreign or broken() then return end
@@ -275,7 +282,7 @@ local function wake()
     if wanted > 0 then
       local taken, limit = others_of(at)
       local channel = redis.call('HGET', I, 'c' .. id_of(m))
-      if channel and taken + wanted <= math.min(limit, of) then redis.call('PUBLISH', channel, id_of(m)) end
+      if channel and taken + wanted <= math.min(limit, of) then tell(channel, id_of(m)) end
     end
   end
   local taken, limit = 0, WHOLE
@@ -288,7 +295,7 @@ local function wake()
     local m, deaf = waiters[at], false
     if taken + take_of(m) <= math.min(limit, limit_of(m)) then
       local channel = redis.call('HGET', I, 'c' .. id_of(m))
-      deaf = channel and redis.call('PUBLISH', channel, id_of(m)) == 0
+      deaf = channel and tell(channel, id_of(m))
     end
     if deaf then
       drop_waiter(at)

@@ -26,7 +26,7 @@ elseif holds then
 elseif waits then
   answer = 'W'
   local channel = redis.call('HGET', I, 'c' .. id)
-  if channel and channel ~= ARGV[5] then redis.call('PUBLISH', channel, id) end
+  if channel and channel ~= ARGV[5] then tell(channel, id) end
   drop_waiter(waits)
 end
 if freed then wake() end

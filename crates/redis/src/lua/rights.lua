@@ -1,5 +1,5 @@
 -- Which commands this user may not have a script call. KEYS: a key that is not there, and is gone again afterwards;
--- ARGV: a channel that nobody hears. Answers pairs of a command and what the server says to it.
+-- ARGV: channels that nobody hears: of the server, and of the slot in a cluster. Answers pairs of a command and what the server says to it.
 local k, no = KEYS[1], {}
 local function try(...)
   local answer = redis.pcall(...)
@@ -11,6 +11,7 @@ local function try(...)
 end
 try('TIME') try('GET', k) try('EXISTS', k) try('PTTL', k) try('TYPE', k)
 try('PUBLISH', ARGV[1], '')
+if ARGV[2] ~= '' then try('SPUBLISH', ARGV[2], '') end
 -- What cannot be taken away is not left lying about.
 if try('DEL', k) then
   try('SET', k, '1', 'PX', 60000) try('GETSET', k, '1') try('PEXPIRE', k, 60000) try('PEXPIREAT', k, 1)

@@ -3,33 +3,33 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::server::Server;
+use super::host::Host;
 use super::ways::Way;
 
 /// Servers that no case uses now, by the way to them.
-static IDLE: Mutex<Vec<(Way, Server)>> = Mutex::new(Vec::new());
+static IDLE: Mutex<Vec<(Way, Host)>> = Mutex::new(Vec::new());
 
-fn idle() -> MutexGuard<'static, Vec<(Way, Server)>> {
+fn idle() -> MutexGuard<'static, Vec<(Way, Host)>> {
     IDLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A server for one case. It goes back once this is dropped and nobody else has it.
 #[derive(Debug)]
-pub(crate) struct Borrowed(Way, Option<Arc<Server>>);
+pub(crate) struct Borrowed(Way, Option<Arc<Host>>);
 
 impl Borrowed {
     /// An idle one, emptied, or one that `start` starts.
     pub(crate) fn or_start(
         way: Way,
-        start: impl FnOnce() -> io::Result<Server>,
-    ) -> io::Result<(Self, Arc<Server>)> {
+        start: impl FnOnce() -> io::Result<Host>,
+    ) -> io::Result<(Self, Arc<Host>)> {
         let found = {
             let mut idle = idle();
             let at = idle.iter().position(|(other, _)| *other == way);
             at.map(|at| idle.swap_remove(at).1)
         };
         let server = found.map_or_else(start, Ok)?;
-        redis::cmd("FLUSHALL").exec(&mut server.connect()).map_err(io::Error::other)?;
+        server.empty()?;
         let server = Arc::new(server);
         Ok((Self(way, Some(server.clone())), server))
     }

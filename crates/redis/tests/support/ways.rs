@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use leasehold_harness::servers::redis::{self as servers, Redis, VALKEY};
 
+use super::host::Host;
 use super::server::{Server, missing, missing_program, told};
 
 /// A way to a server.
@@ -20,6 +21,10 @@ pub(crate) enum Way {
     LeastRights,
     /// A Valkey.
     Valkey,
+    /// A cluster, with names in all slots.
+    Cluster,
+    /// A cluster, with all names in one slot.
+    OneSlot,
     /// Found by sentinels, with replicas.
     Sentinel,
 }
@@ -34,15 +39,16 @@ impl Way {
     }
 
     /// Starts a server for it, which goes by the clock of a test.
-    pub(crate) fn start(self) -> io::Result<Server> {
+    pub(crate) fn start(self) -> io::Result<Host> {
         let redis = match self {
-            Self::Sentinel => return Server::watched(told(Redis::default())?),
+            Self::Sentinel => return Server::watched(told(Redis::default())?).map(Host::Server),
             Self::Plain | Self::Socket => Redis::default(),
             Self::Tls => Redis { tls: true, ..Redis::default() },
             Self::LeastRights => Redis::default().line(format!("user {}", *LEAST_RIGHTS)),
             Self::Valkey => Redis { program: Some(VALKEY), ..Redis::default() },
+            Self::Cluster | Self::OneSlot => return Host::cluster(),
         };
-        Server::like(told(redis)?)
+        Ok(Host::Server(Server::like(told(redis)?)?))
     }
 
     /// The URL of the store in such a server.
@@ -55,6 +61,7 @@ impl Way {
             Self::LeastRights => format!("redis://locks:password@{}/3", running.address()),
             Self::Sentinel => server.sentinel_url().to_owned(),
             Self::Valkey => format!("valkey://{}", running.address()),
+            Self::Cluster | Self::OneSlot => unreachable!("a cluster is no one server"),
         }
     }
 }
@@ -65,4 +72,11 @@ pub(crate) static LEAST_RIGHTS: LazyLock<String> = LazyLock::new(|| {
     let (_, after) = page.split_once("ACL SETUSER ").unwrap();
     let (user, _) = after.split_once("```").unwrap();
     user.split_whitespace().collect::<Vec<_>>().join(" ")
+});
+
+/// What it may besides in a cluster.
+pub(crate) static CLUSTER_RIGHTS: LazyLock<String> = LazyLock::new(|| {
+    let page = include_str!("../../../../docs/design/redis.md");
+    let (_, after) = page.split_once("In a cluster also\n\n```\n").unwrap();
+    after.split_once("\n```").unwrap().0.trim().to_owned()
 });
