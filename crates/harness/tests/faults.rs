@@ -60,8 +60,6 @@ faults!(
     clock_back,
     clock_trembles,
     quorum,
-    failover,
-    failover_behind,
     quorum_split,
     sentinel_split,
     sentinel_split_all,
