@@ -121,7 +121,7 @@ impl Capabilities {
     /// Says what the store cannot do, or which name is there twice.
     pub fn check_all(&self, claims: &[Claim]) -> Result<()> {
         if !self.together {
-            return Err(Unsupported::new("claiming several names in one step").into());
+            return Err(Unsupported::here("claiming several names in one step").into());
         }
         if let Some(index) = first_named_twice(claims.iter().map(|claim| &claim.name)) {
             return Err(named_twice(&claims[index].name).into());
@@ -136,7 +136,7 @@ impl Capabilities {
     /// Says what the store cannot do.
     pub fn check(&self, claim: &Claim) -> Result<()> {
         let Self { minting, shares, queueing, ttl, succession, aftermath, .. } = self;
-        let cannot = |what: &str| Err(Unsupported::new(what).into());
+        let cannot = |what: &str| Err(Unsupported::here(what).into());
         if *shares == Shares::Exclusive && claim.share != Share::EXCLUSIVE {
             return cannot("shared locks and permits");
         }
@@ -154,7 +154,8 @@ impl Capabilities {
         }
         if !ttl.contains(&claim.ttl) {
             let (low, high) = (ttl.start(), ttl.end());
-            return cannot(&format!("a ttl of {:?}: it takes {low:?} to {high:?}", claim.ttl));
+            let what = format!("a ttl of {:?}: it takes {low:?} to {high:?}", claim.ttl);
+            return Err(Unsupported::new(what).help("choose a ttl within what it takes").into());
         }
         Ok(())
     }

@@ -301,6 +301,13 @@ impl Unsupported {
         Self { what: what.into(), code: Code::UNSUPPORTED, help: None }
     }
 
+    /// This store cannot do `what`, and others can, which is the help.
+    #[must_use]
+    pub fn here(what: impl Into<String>) -> Self {
+        Self::new(what)
+            .help("use a store of another kind for it: a single Redis server and an SQLite file can do it")
+    }
+
     /// Gives it a number of its own.
     #[must_use]
     pub fn code(mut self, code: Code) -> Self {

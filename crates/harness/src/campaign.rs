@@ -103,7 +103,7 @@ fn fight_under<S: Staged>(
         if tries == TRIES {
             return Err(Unfought::Broken(again.during(from)));
         }
-        println!("{}: the watcher missed its time by {:?}: once more ({again})", fault.name, fought.starved);
+        println!("{}: once more, the watcher missed its time by {:?} ({again})", fault.name, fought.starved);
     }
 }
 

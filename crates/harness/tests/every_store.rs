@@ -2,20 +2,21 @@
 //! names that stay shut, and two stores at once. The engine's own tests go into all of it on the store in memory.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::any::Any;
 use std::time::Duration;
 
-use leasehold::{Clock, Error, LeaseTicket, Leasehold, OnceOutcome};
+use leasehold::{Clock, Error, LeaseTicket, Leasehold, OnceOutcome, Queueing};
+use leasehold_harness::servers::NoServer;
 use leasehold_harness::servers::cluster::{Cluster, Shape};
+use leasehold_harness::servers::nodes::Nodes;
 use leasehold_harness::servers::redis::{Redis, socket_url};
-use leasehold_harness::servers::{NoServer, Server};
-use tempfile::TempDir;
 
 const TTL: Duration = Duration::from_secs(1);
 
 /// A store, by its URL; it ends when this is dropped.
 struct Place {
     url: String,
-    _kept: (Option<TempDir>, Option<Server>, Option<Cluster>),
+    _kept: Box<dyn Any>,
 }
 
 impl Place {
@@ -31,12 +32,12 @@ impl Place {
 fn sqlite() -> Place {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("locks.db").display());
-    Place { url, _kept: (Some(folder), None, None) }
+    Place { url, _kept: Box::new(folder) }
 }
 
 fn redis() -> Option<Place> {
     match Redis::default().start() {
-        Ok(server) => Some(Place { url: socket_url(&server), _kept: (None, Some(server), None) }),
+        Ok(server) => Some(Place { url: socket_url(&server), _kept: Box::new(server) }),
         Err(NoServer::Missing(tool)) => {
             eprintln!("skipped: there is no {tool} here");
             None
@@ -48,7 +49,18 @@ fn redis() -> Option<Place> {
 /// Names as these tests choose them are in several slots.
 fn cluster() -> Option<Place> {
     match Cluster::start(&Shape { replicas: 0, ..Shape::default() }) {
-        Ok(cluster) => Some(Place { url: cluster.url(""), _kept: (None, None, Some(cluster)) }),
+        Ok(cluster) => Some(Place { url: cluster.url(""), _kept: Box::new(cluster) }),
+        Err(NoServer::Missing(tool)) => {
+            eprintln!("skipped: there is no {tool} here");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn quorum() -> Option<Place> {
+    match Nodes::start(5, &Redis::default()) {
+        Ok(nodes) => Some(Place { url: nodes.url("?restart_delay=0s"), _kept: Box::new(nodes) }),
         Err(NoServer::Missing(tool)) => {
             eprintln!("skipped: there is no {tool} here");
             None
@@ -59,6 +71,11 @@ fn cluster() -> Option<Place> {
 
 /// The stores that there are: a store joins by one line.
 fn every_store() -> impl Iterator<Item = Place> {
+    every_single_store().chain(quorum())
+}
+
+/// Those that keep a line, shares and marks: a quorum says that it does not.
+fn every_single_store() -> impl Iterator<Item = Place> {
     [Some(sqlite()), redis(), cluster()].into_iter().flatten()
 }
 
@@ -107,7 +124,9 @@ async fn one_leads_after_the_other_and_whoever_watches_knows() {
         .await;
         let second = two.election("leader").ttl(TTL);
         let campaign = tokio::spawn(async move { second.campaign().await });
-        waits(&one, "leader").await;
+        if one.capabilities().queueing != Queueing::Never {
+            waits(&one, "leader").await;
+        }
         let first = term.token();
         term.resign().await.unwrap();
         let term = campaign.await.unwrap().unwrap();
@@ -121,7 +140,7 @@ async fn one_leads_after_the_other_and_whoever_watches_knows() {
 
 #[tokio::test]
 async fn a_lease_goes_to_another_owner_and_is_never_free() {
-    for place in every_store() {
+    for place in every_single_store() {
         let (giver, taker) = place.two().await;
         let lease = giver.lock("moving").ttl(TTL).note("to the other").acquire().await.unwrap();
         let old = lease.token();
@@ -141,7 +160,7 @@ async fn a_lease_goes_to_another_owner_and_is_never_free() {
 
 #[tokio::test]
 async fn a_reader_becomes_the_writer_when_the_others_are_gone() {
-    for place in every_store() {
+    for place in every_single_store() {
         let (one, two) = place.two().await;
         let reader = two.rwlock("book").read().ttl(TTL).acquire().await.unwrap();
         let mut writer = one.rwlock("book").upgradeable().ttl(TTL).acquire().await.unwrap();
@@ -192,7 +211,7 @@ async fn a_name_stays_shut_for_at_least_as_long_as_it_was_to() {
 
 #[tokio::test]
 async fn what_is_done_once_is_told_to_whoever_comes_later() {
-    for place in every_store() {
+    for place in every_single_store() {
         let (one, two) = place.two().await;
         let ran = one.once("report").run(async |_| Ok::<_, ()>(17)).await.unwrap();
         assert!(matches!(ran, OnceOutcome::Ran(Ok(17))));

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use leasehold_harness::primitives::{
-    Site, cluster, memory_with_faults, prove, redis, redis_with_faults, sqlite,
+    Site, cluster, memory_with_faults, prove, quorum, quorum_with_faults, redis, redis_with_faults, sqlite,
 };
 use leasehold_harness::servers::NoServer;
 
@@ -42,4 +42,14 @@ fn redis_with_faults_is_linearizable() {
 #[test]
 fn redis_cluster_is_linearizable() {
     linearizable(cluster(), 40, false);
+}
+
+#[test]
+fn a_quorum_is_linearizable() {
+    linearizable(quorum(), 30, false);
+}
+
+#[test]
+fn a_quorum_with_faults_is_linearizable() {
+    linearizable(quorum_with_faults(), 30, true);
 }

@@ -325,7 +325,7 @@ impl Leasehold {
             async move {
                 match store.ledger() {
                     Some(ledger) => work.run(ledger).await,
-                    None => Err(leasehold_core::Unsupported::new("marks and records").into()),
+                    None => Err(leasehold_core::Unsupported::here("marks and records").into()),
                 }
             }
             .boxed()

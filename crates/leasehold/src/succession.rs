@@ -69,7 +69,7 @@ impl Lease {
     pub async fn hand_over(self) -> Result<HandOver> {
         self.check()?;
         if !self.client().capabilities().succession {
-            return Err(leasehold_core::Unsupported::new("handing a lease to another owner").into());
+            return Err(leasehold_core::Unsupported::here("handing a lease to another owner").into());
         }
         let (hold, client) = (self.hold().clone(), self.client().clone());
         let give = {

@@ -293,3 +293,41 @@ async fn what_a_late_node_will_have_to_give_back_is_not_claimed_again() {
     tokio::time::sleep(ms(100)).await;
     assert_eq!(nodes.having("x").await, 5);
 }
+
+#[tokio::test]
+async fn what_a_quorum_does_not_offer_is_refused_at_once_and_by_name() {
+    let nodes = Nodes::new();
+    let client = nodes.host().client;
+    let mut said = Vec::new();
+    let mut refused = |what: &'static str, error: Error| {
+        assert!(matches!(error, Error::Unsupported(_)), "{what}: {error:?}");
+        assert!(!error.outcome_unknown() && !error.is_retryable(), "{what}: {error}");
+        assert!(error.help().is_some(), "{what} says what to do: {error}");
+        said.push(error.to_string());
+    };
+    let (rwlock, permits) = (client.rwlock("x"), client.semaphore("x", 3).permits(1));
+    refused("a reader", rwlock.read().acquire().await.unwrap_err());
+    refused("a reader who tries", rwlock.read().try_acquire().await.unwrap_err());
+    refused("an upgradeable reader", rwlock.upgradeable().acquire_within(TTL).await.unwrap_err());
+    refused("a permit", permits.acquire().await.unwrap_err());
+    refused("a permit that is tried", permits.attempt().await.unwrap_err());
+    // Readers and writers stand in one line, in order.
+    refused("a writer among readers", rwlock.write().acquire().await.unwrap_err());
+    refused("strict order", client.lock("x").fair().acquire().await.unwrap_err());
+    refused("once", client.once("x").run(async |_| Ok::<_, ()>(())).await.unwrap_err());
+    refused("once a day", client.once_per("daily", "x").run(async |_| Ok::<_, ()>(())).await.unwrap_err());
+    refused("once, to be forgotten", client.once("x").forget().await.unwrap_err());
+    refused("too long a lease", client.lock("x").ttl(TTL * 10_000).acquire().await.unwrap_err());
+    let lease = client.lock("x").ttl(TTL).acquire().await.unwrap();
+    refused("a hand-over", lease.hand_over().await.unwrap_err());
+    for (says, what) in
+        said.iter().zip(["shared", "shared", "shared", "permits", "permits", "strict order", "strict order"])
+    {
+        assert!(says.contains(what), "{says}");
+    }
+    // A lease that could not be handed over is given back, and nothing else was taken.
+    until("nothing is left", async || nodes.having("x").await == 0).await;
+    // Several names are taken one by one.
+    client.lock_all(["a", "b"]).ttl(TTL).acquire().await.unwrap().release().await.unwrap();
+    until("nothing is left", async || nodes.having("a").await + nodes.having("b").await == 0).await;
+}

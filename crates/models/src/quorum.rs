@@ -15,6 +15,13 @@ use stateright::{Model, Property};
 pub use client::{Client, Phase};
 pub use node::{Lock, Node, Said};
 
+/// What happens somewhere, or the world is too small to mean anything.
+pub const WON_TWICE: &str = "it is won twice";
+/// .. by a proposal above the first, too.
+pub const WON_HIGHER: &str = "it is won by a second proposal";
+/// .. and by a claim that was asked for again, when it could be.
+pub const WON_AGAIN: &str = "it is won by asking again";
+
 /// The id of a claim: the client's number and how many it has made.
 pub type Id = (u8, u8);
 
@@ -43,11 +50,13 @@ pub enum Mutant {
     RenewalCreates,
     /// A renewal counts as kept if any node kept it.
     OneKeeps,
+    /// A claim that is still being given back on some node is claimed again under the same id.
+    ClaimsWhatItGivesBack,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::HalfDecides,
         Self::CountsFromReply,
         Self::HighestOfCounters,
@@ -59,6 +68,7 @@ impl Mutant {
         Self::ForgetsReleased,
         Self::RenewalCreates,
         Self::OneKeeps,
+        Self::ClaimsWhatItGivesBack,
     ];
 }
 
@@ -71,6 +81,8 @@ pub struct Quorum {
     pub clients: u8,
     /// How many claims each may make.
     pub claims: u8,
+    /// How often each client may ask again under the same id, when it was not granted.
+    pub again: u8,
     /// How often each lease is prolonged.
     pub renewals: u8,
     /// The ttl, in seconds.
@@ -97,6 +109,7 @@ impl Quorum {
             nodes: 3,
             clients: 2,
             claims: 2,
+            again: 1,
             renewals: 1,
             ttl: 2,
             horizon: 4,
@@ -113,6 +126,7 @@ impl Quorum {
     pub fn for_mutant(mutant: Mutant) -> Self {
         let still = Self {
             claims: 1,
+            again: 0,
             renewals: 0,
             horizon: 1,
             losses: 0,
@@ -131,13 +145,21 @@ impl Quorum {
             Mutant::ForgetsReleased => Self { clients: 1, repeats: 1, ..still },
             Mutant::RenewalCreates => Self { clients: 1, renewals: 1, ..still },
             Mutant::OneKeeps => Self { claims: 3, renewals: 1, horizon: 4, ..still },
+            Mutant::ClaimsWhatItGivesBack => Self { claims: 2, again: 1, ..still },
         }
+    }
+
+    /// Three nodes and two clients that ask again, in which hardly anything else happens.
+    #[must_use]
+    pub fn asks_again() -> Self {
+        Self { mutant: None, ..Self::for_mutant(Mutant::ClaimsWhatItGivesBack) }
     }
 
     /// Five nodes and three clients: walked through at random.
     #[must_use]
     pub fn large(mutant: Option<Mutant>) -> Self {
-        Self { nodes: 5, clients: 3, claims: 4, renewals: 2, horizon: 12, losses: 2, ..Self::small(mutant) }
+        let small = Self::small(mutant);
+        Self { nodes: 5, clients: 3, claims: 4, again: 2, renewals: 2, horizon: 12, losses: 2, ..small }
     }
 
     pub(crate) fn is(&self, mutant: Mutant) -> bool {
@@ -222,6 +244,8 @@ pub struct World {
     pub fallen: Option<(u64, u64)>,
     /// Whether something was won by a second proposal.
     pub raised: bool,
+    /// Whether something was won by asking again under the same id.
+    pub won_again: bool,
 }
 
 /// What may happen.
@@ -231,6 +255,8 @@ pub enum Event {
     Tick,
     /// A client asks for the lock.
     Ask(u8),
+    /// A client that was not granted asks again, under the same id.
+    AskAgain(u8),
     /// A message arrives.
     Deliver(Message),
     /// A message arrives, and will once more.
@@ -268,7 +294,7 @@ impl World {
         if self.nodes.iter().any(|node| node.born.is_some()) {
             return false;
         }
-        let idle = self.clients.iter().all(|client| matches!(client.phase, Phase::Idle));
+        let idle = self.clients.iter().all(Client::has_left);
         idle && self.network.is_empty() && self.nodes.iter().any(|node| node.is_held(self.time))
     }
 }
@@ -290,6 +316,7 @@ impl Model for Quorum {
             jumped: false,
             fallen: None,
             raised: false,
+            won_again: false,
         }]
     }
 
@@ -304,9 +331,18 @@ impl Model for Quorum {
             }
         }
         for (client, number) in world.clients.iter().zip(0..) {
+            if self.gives_up {
+                events.extend(client.late().map(|node| Event::GiveUpOn(number, node)));
+            }
             match &client.phase {
-                Phase::Idle if client.claims < self.claims => events.push(Event::Ask(number)),
-                Phase::Idle => {}
+                Phase::Idle => {
+                    if client.claims < self.claims {
+                        events.push(Event::Ask(number));
+                    }
+                    if client.again < self.again && self.may_ask_again(client) {
+                        events.push(Event::AskAgain(number));
+                    }
+                }
                 Phase::Asking { .. } if !self.gives_up => {}
                 Phase::Asking { votes, .. } => {
                     let open = votes.iter().zip(0..).filter(|(vote, _)| vote.is_none());
@@ -336,6 +372,7 @@ impl Model for Quorum {
         match event {
             Event::Tick => world.time += 1,
             Event::Ask(client) => self.ask(&mut world, client),
+            Event::AskAgain(client) => self.ask_again(&mut world, client),
             Event::Deliver(message) => {
                 world.network.remove(&message);
                 self.deliver(&mut world, message);
@@ -344,7 +381,7 @@ impl Model for Quorum {
                 world.repeats -= 1;
                 self.deliver(&mut world, message);
             }
-            Event::GiveUpOn(client, node) => self.vote(&mut world, client, node, Said::Silent),
+            Event::GiveUpOn(client, node) => self.give_up_on(&mut world, client, node),
             Event::Finish(client) | Event::Expire(client) => self.leave(&mut world, client),
             Event::Prolong(client) => self.prolong(&mut world, client),
             Event::Lose(node) => {
@@ -366,8 +403,9 @@ impl Model for Quorum {
             Property::always("one holds it", |_, world: &World| world.jumped || world.holders() <= 1),
             Property::always("tokens rise", |_, world: &World| world.fallen.is_none()),
             Property::always("what is given up is given back", |_, world: &World| !world.is_littered()),
-            Property::sometimes("it is won twice", |_, world: &World| world.won.len() > 1),
-            Property::sometimes("it is won by a second proposal", |_, world: &World| world.raised),
+            Property::sometimes(WON_TWICE, |_, world: &World| world.won.len() > 1),
+            Property::sometimes(WON_HIGHER, |_, world: &World| world.raised),
+            Property::sometimes(WON_AGAIN, |_, world: &World| world.won_again),
         ]
     }
 }
@@ -391,6 +429,8 @@ impl Quorum {
                 let asks = |phase: &Phase| matches!(phase, Phase::Asking { id: mine, token: now, .. } if (*mine, *now) == (id, token));
                 if asks(&world.clients[usize::from(id.0)].phase) {
                     self.vote(world, id.0, node, said);
+                } else {
+                    self.hear_late(world, id, node, token, said);
                 }
             }
             Message::Kept { node, id, sent, kept } => self.hear(world, id, node, sent, kept),

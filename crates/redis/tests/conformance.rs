@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         more("valkey", "valkey", Way::Valkey),
         more("a redis cluster", "cluster", Way::Cluster).as_one(),
         more("a redis cluster, in one slot", "one_slot", Way::OneSlot).as_one(),
-        more("redis found by sentinels", "sentinel", Way::Sentinel),
+        more("redis found by sentinels", "sentinel", Way::Sentinel).as_one(),
     ]);
     pool::end();
     ended

@@ -55,7 +55,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "primitives",
-        about: "10,000 linearizable histories of random programs on memory, 1,000 on Redis, 100 on SQLite",
+        about: "10,000 linearizable histories of random programs on memory, 1,000 on Redis, 300 on a quorum, 100 on SQLite",
         run: harness::primitives,
     },
     Part {
@@ -90,7 +90,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "split",
-        about: "The network of a quorum, of servers under Sentinel and of a cluster falls apart, for two minutes each",
+        about: "The network of a quorum, of servers under Sentinel and of a cluster falls apart, two minutes each",
         run: harness::split,
     },
     Part {

@@ -3,7 +3,8 @@
 use clap::Parser;
 use leasehold_conformance::Check;
 use leasehold_harness::primitives::{
-    NAMES, Site, cluster, memory_with_faults, prove_from, redis, redis_with_faults, sqlite,
+    NAMES, Site, cluster, memory_with_faults, prove_from, quorum, quorum_with_faults, redis,
+    redis_with_faults, sqlite,
 };
 
 /// Random programs against every primitive; each history must be linearizable.
@@ -18,19 +19,27 @@ struct Arguments {
     /// How many on a Redis, and again as many with faults.
     #[arg(long, default_value_t = 1000)]
     redis: u64,
+    /// How many on a quorum of five Redis, and again as many with faults.
+    #[arg(long, default_value_t = 300)]
+    quorum: u64,
     /// The seed of the first run; each run takes the next.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 fn main() -> Check {
-    let Arguments { memory, sqlite: on_sqlite, redis: on_redis, seed } = Arguments::parse();
+    let Arguments { memory, sqlite: on_sqlite, redis: on_redis, quorum: on_quorum, seed } =
+        Arguments::parse();
     say(&memory_with_faults(), seed, memory, true)?;
     say(&sqlite(), seed, on_sqlite, false)?;
     if on_redis > 0 {
         say(&redis()?, seed, on_redis, false)?;
         say(&redis_with_faults()?, seed, on_redis, true)?;
         say(&cluster()?, seed, on_redis, false)?;
+    }
+    if on_quorum > 0 {
+        say(&quorum()?, seed, on_quorum, false)?;
+        say(&quorum_with_faults()?, seed, on_quorum, true)?;
     }
     Ok(())
 }

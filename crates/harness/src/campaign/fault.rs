@@ -54,8 +54,13 @@ pub(super) enum Blow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Quorum,
-    Sentinel,
-    Cluster,
+    /// Whether a lease counts only once all replicas have it.
+    Sentinel {
+        all: bool,
+    },
+    Cluster {
+        all: bool,
+    },
 }
 
 /// What befalls a cluster.
@@ -97,9 +102,26 @@ pub const SPLIT: &[Fault] = &[
         "sentinel_split",
         "A master and replicas, each beside a sentinel",
         (30, 400),
-        Blow::Split(Kind::Sentinel),
+        Blow::Split(Kind::Sentinel { all: false }),
     ),
-    loses("cluster_split", "Three masters with a replica each", (30, 400), Blow::Split(Kind::Cluster)),
+    fault(
+        "sentinel_split_all",
+        "The same, and with min_replicas=2, which is all of them, exclusion is promised",
+        (30, 400),
+        Blow::Split(Kind::Sentinel { all: true }),
+    ),
+    loses(
+        "cluster_split",
+        "Three masters with a replica each",
+        (30, 400),
+        Blow::Split(Kind::Cluster { all: false }),
+    ),
+    fault(
+        "cluster_split_all",
+        "The same, and with min_replicas=1, which is all of them, exclusion is promised",
+        (30, 400),
+        Blow::Split(Kind::Cluster { all: true }),
+    ),
 ];
 
 /// What befalls a cluster of three masters with a replica each.

@@ -110,11 +110,11 @@ impl Staged for Ring {
         while clock.now() < end {
             let from = clock.now();
             self.turns(clock, &mut struck)?;
+            struck.strokes.push(Stroke { from, to: clock.now() });
             // A slot that has been moved is moved again at once, and another master is struck when all is well.
             if self.turn != Turn::Moved {
                 self.cluster.settled()?;
             }
-            struck.strokes.push(Stroke { from, to: clock.now() });
             let calm = if self.turn == Turn::Moved { 0.05 } else { 0.3 + 0.9 * self.dice.f64() };
             rest(clock, TTL.mul_f64(calm), &mut struck);
         }

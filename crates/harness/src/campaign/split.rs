@@ -36,6 +36,8 @@ enum Servers {
 pub(super) struct Split {
     // Servers go before the network that they are on.
     servers: Servers,
+    /// What stands behind their URL.
+    more: &'static str,
     /// On how many hosts they are.
     nodes: usize,
     net: Net,
@@ -46,23 +48,29 @@ impl Split {
     pub(super) fn open(kind: Kind, seed: u64) -> Result<Self, NoServer> {
         let nodes = match kind {
             Kind::Quorum => 5,
-            Kind::Sentinel => 3,
-            Kind::Cluster => 6,
+            Kind::Sentinel { .. } => 3,
+            Kind::Cluster { .. } => 6,
         };
         let net = Net::start(nodes + HOMES)?;
         let hosts = net.hosts[..nodes].to_vec();
         let servers = match kind {
             Kind::Quorum => Servers::Quorum(Nodes::on(&hosts, &Redis::default())?),
-            Kind::Sentinel => {
+            Kind::Sentinel { .. } => {
                 let shape = sentinel::Shape { down_after: NOTICED, hosts, ..sentinel::Shape::default() };
                 Servers::Sentinel(Watched::start(&shape)?)
             }
-            Kind::Cluster => {
+            Kind::Cluster { .. } => {
                 let shape = cluster::Shape { node_timeout: NOTICED, hosts, ..cluster::Shape::default() };
                 Servers::Cluster(Cluster::start(&shape)?)
             }
         };
-        Ok(Self { servers, nodes, net, dice: fastrand::Rng::with_seed(seed) })
+        let more = match kind {
+            Kind::Quorum => "?restart_delay=0s&node_timeout=250ms",
+            Kind::Sentinel { all: true } => "?timeout=250ms&min_replicas=2",
+            Kind::Cluster { all: true } => "?timeout=250ms&min_replicas=1",
+            Kind::Sentinel { all: false } | Kind::Cluster { all: false } => "?timeout=250ms",
+        };
+        Ok(Self { servers, more, nodes, net, dice: fastrand::Rng::with_seed(seed) })
     }
 
     /// Returns once the servers agree who is who.
@@ -104,9 +112,9 @@ impl Split {
 impl Staged for Split {
     fn url(&self, _number: usize) -> String {
         match &self.servers {
-            Servers::Quorum(nodes) => nodes.url("?restart_delay=0s&node_timeout=250ms"),
-            Servers::Sentinel(watched) => watched.url("?timeout=250ms"),
-            Servers::Cluster(cluster) => cluster.url("?timeout=250ms"),
+            Servers::Quorum(nodes) => nodes.url(self.more),
+            Servers::Sentinel(watched) => watched.url(self.more),
+            Servers::Cluster(cluster) => cluster.url(self.more),
         }
     }
 

@@ -131,7 +131,7 @@ impl Fought {
         ensure!(violations.is_empty(), "{} of {self}", told(&violations));
         ensure!(self.books.lost == 0, "writes that were accepted are lost, or came out of order: {self}");
         ensure!(self.believed.is_empty(), "not told in time: {:?} of {self}", self.believed);
-        if let Blow::FailOver { .. } = self.fault.blow {
+        if matches!(self.fault.blow, Blow::FailOver { .. } | Blow::Ring(_)) {
             let Self { unexplained, .. } = self;
             ensure!(unexplained.is_empty(), "no failover explains the overlaps of {unexplained:?}: {self}");
         }

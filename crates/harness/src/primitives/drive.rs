@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold::{Clock, Error, Lease, Leasehold, Lock, Lost, Result, Scope};
+use leasehold::{Clock, Error, Lease, Leasehold, Lock, Lost, Queueing, Result, Scope, Shares};
 use leasehold_conformance::{Check, Failure, drop_after};
 
 use super::fate::{afterwards, fate};
@@ -29,6 +29,8 @@ pub const NAMES: usize = 2;
 pub struct Ran {
     /// What happened.
     pub records: Records,
+    /// What its names could be.
+    pub offered: Vec<Kind>,
     /// How often a host was cut off for a while.
     pub cuts: u64,
     /// How many requests and replies were lost, late or refused.
@@ -44,14 +46,15 @@ pub struct Ran {
 /// What no program may meet.
 pub(super) async fn run(scene: &Scene, seed: u64) -> Check<Ran> {
     let mut dice = fastrand::Rng::with_seed(seed);
-    let kinds: Vec<Kind> = (0..NAMES).map(|_| KINDS[dice.usize(..KINDS.len())]).collect();
+    let (offered, has_line) = offer(&scene.hosts[0].client);
+    let kinds: Vec<Kind> = (0..NAMES).map(|_| offered[dice.usize(..offered.len())]).collect();
     let scopes: Vec<Vec<Scope>> = scene.hosts.iter().map(|host| scopes(&host.client)).collect();
     let recorder = Recorder::new(scene.clock.clone(), kinds.clone());
     let troubles = RefCell::new(Vec::new());
     let cuts = RefCell::new(0);
     let program = |host: usize| {
         let host = &scene.hosts[host];
-        let fair = dice.u8(..4) == 0;
+        let fair = dice.u8(..4) == 0 && has_line;
         let tasks: Vec<_> = (0..TASKS)
             .map(|_| Task {
                 host,
@@ -97,7 +100,20 @@ pub(super) async fn run(scene: &Scene, seed: u64) -> Check<Ran> {
         return Err(trouble);
     }
     let cuts = cuts.take();
-    Ok(Ran { records: recorder.records(), cuts, mishaps: scene.mishaps(), passed: scene.moved.get() })
+    let (records, mishaps, passed) = (recorder.records(), scene.mishaps(), scene.moved.get());
+    Ok(Ran { records, offered, cuts, mishaps, passed })
+}
+
+/// What the names of a run may be on this store, and whether it keeps a line: a quorum has neither shares nor marks.
+fn offer(client: &Leasehold) -> (Vec<Kind>, bool) {
+    let may = client.capabilities();
+    let has = |kind: &Kind| match kind {
+        Kind::Mutex | Kind::Reentrant => true,
+        Kind::ReadWrite | Kind::Permits(_) => may.shares == Shares::Any,
+        // Whatever keeps permits keeps marks as well.
+        Kind::Once => may.shares == Shares::Any,
+    };
+    (KINDS.into_iter().filter(has).collect(), may.queueing != Queueing::Never)
 }
 
 /// The whole story, for people.

@@ -120,6 +120,7 @@ pub struct ByUrl<F> {
     name: &'static str,
     url: F,
     at_once: usize,
+    ttl: Duration,
 }
 
 impl<F, G> ByUrl<F>
@@ -129,7 +130,13 @@ where
 {
     /// `url` gives the URL of an empty store, and what must live as long as it.
     pub const fn new(name: &'static str, url: F, at_once: usize) -> Self {
-        Self { name, url, at_once }
+        Self { name, url, at_once, ttl: REAL_TTL }
+    }
+
+    /// Leases that last so long.
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { ttl, ..self }
     }
 }
 
@@ -160,7 +167,7 @@ where
             hosts.push(Host { number, client, chaos: None, dead: watch::Sender::new(false) });
         }
         let clock = hosts[0].client.clock().clone();
-        let ttl = REAL_TTL.max(*hosts[0].client.capabilities().ttl.start());
+        let ttl = self.ttl.max(*hosts[0].client.capabilities().ttl.start());
         Ok(Scene { hosts, clock, ttl, lingers: None, moved: Cell::default(), _guard: Box::new(guard) })
     }
 }
@@ -170,6 +177,7 @@ pub struct FarWithFaults<F> {
     name: &'static str,
     open: F,
     at_once: usize,
+    ttl: Duration,
 }
 
 impl<F> FarWithFaults<F>
@@ -178,7 +186,13 @@ where
 {
     /// `open` opens the store of a run once more: each host has its own.
     pub const fn new(name: &'static str, open: F, at_once: usize) -> Self {
-        Self { name, open, at_once }
+        Self { name, open, at_once, ttl: REAL_TTL }
+    }
+
+    /// Leases that last so long.
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { ttl, ..self }
     }
 }
 
@@ -201,7 +215,7 @@ where
     }
 
     async fn open(&self, seed: u64) -> Check<Scene> {
-        let (clock, ttl) = (Clock::system(), REAL_TTL);
+        let (clock, ttl) = (Clock::system(), self.ttl);
         let mut hosts = Vec::new();
         for number in 0..=HOSTS {
             let store = (self.open)(seed, clock.clone())?;

@@ -1,12 +1,15 @@
 //! The stores that the random programs run on: a line or two for each.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use leasehold::{Clock, MemoryStore, Store};
-use leasehold_redis::RedisStore;
+use leasehold::{Clock, MemoryStore, Quorum, Store};
+use leasehold_conformance::{Chaos, Odds};
+use leasehold_redis::{RedisNodes, RedisStore};
 
 use super::scene::{ByUrl, FarWithFaults, Site, WithFaults};
 use crate::servers::cluster::{Cluster, Shape};
+use crate::servers::nodes::Nodes;
 use crate::servers::redis::{Redis, socket_url};
 use crate::servers::{NoServer, Server};
 
@@ -62,6 +65,46 @@ pub fn redis_with_faults() -> Result<impl Site, NoServer> {
         Ok(Arc::new(store) as Arc<dyn Store>)
     };
     Ok(FarWithFaults::new("redis with faults", open, AT_ONCE))
+}
+
+/// Leases of a quorum: a tenth of one is what a node has to answer.
+const QUORUM_TTL: Duration = Duration::from_secs(1);
+
+/// The quorum of five Redis, in which each run has a prefix of its own.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn quorum() -> Result<impl Site, NoServer> {
+    let nodes = Nodes::start(5, &Redis::default())?;
+    let site = ByUrl::new("quorum", move |seed| Ok((nodes.url(&of_run(seed)), ())), AT_ONCE / 2);
+    Ok(site.ttl(QUORUM_TTL))
+}
+
+/// The same with faults: those of the client's way to all of them, and besides those of its ways to two nodes, to which
+/// more befalls than not.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn quorum_with_faults() -> Result<impl Site, NoServer> {
+    let nodes = Nodes::start(5, &Redis::default())?;
+    let open = move |seed: u64, clock: Clock| {
+        let opened = RedisNodes::open_with(&nodes.url(&of_run(seed)).parse()?, &clock)?;
+        let odds = Odds { loses_reply: 20, loses_request: 10, refused: 10, late: (20, QUORUM_TTL / 4) };
+        let two = [seed, seed / 5 + 1].map(|number| usize::try_from(number % 5).unwrap_or_default());
+        let node = |(number, store): (usize, RedisStore)| {
+            let store = Arc::new(store) as Arc<dyn Store>;
+            if two.contains(&number) { Arc::new(Chaos::new(store, clock.clone(), odds, seed)) } else { store }
+        };
+        let stores = opened.stores.into_iter().enumerate().map(node).collect();
+        Ok(Arc::new(Quorum::builder(stores).clock(clock.clone()).build()?) as Arc<dyn Store>)
+    };
+    Ok(FarWithFaults::new("quorum with faults", open, AT_ONCE / 2).ttl(QUORUM_TTL))
+}
+
+fn of_run(seed: u64) -> String {
+    format!("?restart_delay=0s&prefix=run{seed}:")
 }
 
 fn run_url(server: &Server, seed: u64) -> String {

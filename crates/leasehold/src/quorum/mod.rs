@@ -246,7 +246,7 @@ impl Store for Quorum {
     }
 
     async fn claim_all(&self, _: &[Claim]) -> Result<Together> {
-        Err(Unsupported::new("claiming several names in one step").into())
+        Err(Unsupported::here("claiming several names in one step").into())
     }
 
     async fn changed(&self, name: &LockName, since: &Cursor) -> Result<()> {

@@ -1,5 +1,6 @@
 //! A client: it judges what it hears by the formulas that ship.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold_core::quorum::{Tally, Upshot, Verdict, Vote, Word, majority, proposal, upshot};
@@ -16,6 +17,37 @@ pub struct Client {
     pub claims: u8,
     /// The highest counter that it has seen.
     pub seen: u64,
+    /// How often it has asked again.
+    pub again: u8,
+    /// The last claim that it was not granted, until all nodes have said what they have of it.
+    pub left: Option<Left>,
+}
+
+/// A claim that was given up.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Left {
+    /// Which.
+    pub id: Id,
+    /// What was proposed for it last.
+    pub token: u64,
+    /// How many proposals it had.
+    pub round: u8,
+    /// The nodes that are still to answer.
+    pub late: BTreeSet<u8>,
+    /// Whether some node is told to give it back: then it is not claimed again.
+    pub spent: bool,
+}
+
+impl Client {
+    /// Whether it has nothing, and nothing more to say of what it had.
+    pub(super) fn has_left(&self) -> bool {
+        matches!(self.phase, Phase::Idle) && self.late().next().is_none()
+    }
+
+    /// The nodes that are still to say whether they have anything of what was given up.
+    pub(super) fn late(&self) -> impl Iterator<Item = u8> + '_ {
+        self.left.iter().flat_map(|left| left.late.iter().copied())
+    }
 }
 
 /// What a client does.
@@ -36,6 +68,8 @@ pub enum Phase {
         floor: u64,
         /// How many proposals it has made for the claim.
         round: u8,
+        /// Whether it had asked under this id before.
+        again: bool,
         /// What the nodes have said.
         votes: Vec<Option<Said>>,
     },
@@ -75,11 +109,65 @@ impl Quorum {
         let me = &mut world.clients[usize::from(client)];
         me.claims += 1;
         let id = (client, me.claims);
-        self.propose(world, id, 1);
+        // Whatever late nodes may have of the one before they are told to give back.
+        if let Some(left) = me.left.take() {
+            let told = |node| Message::Release { node, id: left.id };
+            world.network.extend(left.late.into_iter().map(told));
+        }
+        self.propose(world, id, 1, false);
+    }
+
+    /// Whether the claim that was given up may be asked for once more under its id: when no node can have any of it.
+    pub(super) fn may_ask_again(&self, client: &Client) -> bool {
+        let nowhere = |left: &Left| !left.spent && left.late.is_empty();
+        client.left.as_ref().is_some_and(|left| nowhere(left) || self.is(Mutant::ClaimsWhatItGivesBack))
+    }
+
+    pub(super) fn ask_again(&self, world: &mut World, client: u8) {
+        let me = &mut world.clients[usize::from(client)];
+        let Some((id, last)) = me.left.as_ref().map(|left| (left.id, left.token)) else { return };
+        me.again += 1;
+        // Clocks count microseconds, so that no two proposals of one client are the same.
+        me.seen = me.seen.max(last);
+        self.propose(world, id, 1, true);
+    }
+
+    /// What a node says to a claim that was given up meanwhile: it is told to give back what it took, and a client that
+    /// hears so does not claim it again.
+    pub(super) fn hear_late(&self, world: &mut World, id: Id, node: u8, token: u64, said: Said) {
+        let me = &mut world.clients[usize::from(id.0)];
+        let Some(left) = me.left.as_mut().filter(|left| (left.id, left.token) == (id, token)) else { return };
+        if left.late.remove(&node) && !self.has_nothing(said, left.round) {
+            left.spent = true;
+            world.network.insert(Message::Release { node, id });
+        }
+    }
+
+    /// Waits for a node no longer.
+    pub(super) fn give_up_on(&self, world: &mut World, client: u8, node: u8) {
+        let me = &world.clients[usize::from(client)];
+        match me.left.as_ref().filter(|left| left.late.contains(&node)) {
+            Some(left) => {
+                let (id, token) = (left.id, left.token);
+                self.hear_late(world, id, node, token, Said::Silent);
+            }
+            None => self.vote(world, client, node, Said::Silent),
+        }
+    }
+
+    /// Whether a node has surely nothing of a claim to whose first or later proposal it said so.
+    fn has_nothing(&self, said: Said, round: u8) -> bool {
+        match said {
+            Said::Taken | Said::Spent => true,
+            // What an earlier proposal got stands.
+            Said::Above(_) => round == 1,
+            Said::Silent => self.is(Mutant::ForgetsSilent),
+            Said::Accepted(_) | Said::Mute => false,
+        }
     }
 
     /// Puts a proposal to all nodes, by the formula that ships.
-    fn propose(&self, world: &mut World, id: Id, round: u8) {
+    fn propose(&self, world: &mut World, id: Id, round: u8, again: bool) {
         let me = &mut world.clients[usize::from(id.0)];
         // Clocks differ: that of the second client is a second behind.
         let clock = ServerTime::from_micros(u64::from(world.time).saturating_sub(id.0.into()));
@@ -92,19 +180,21 @@ impl Quorum {
         };
         let accepted = |said: Option<Said>| said.filter(|said| matches!(said, Said::Accepted(_)));
         let votes = earlier.into_iter().map(accepted).collect();
-        me.phase = Phase::Asking { id, token, sent, floor, round, votes };
+        me.phase = Phase::Asking { id, token, sent, floor, round, again, votes };
         self.to_all(world, |node| Message::Propose { node, id, token });
     }
 
     pub(super) fn vote(&self, world: &mut World, client: u8, node: u8, said: Said) {
         let me = &mut world.clients[usize::from(client)];
-        let Phase::Asking { id, token: proposed, sent, floor, round, votes } = &mut me.phase else { return };
+        let Phase::Asking { id, token: proposed, sent, floor, round, again, votes } = &mut me.phase else {
+            return;
+        };
         let slot = &mut votes[usize::from(node)];
         if slot.is_some() {
             return;
         }
         *slot = Some(said);
-        let (id, proposed, sent, floor, round) = (*id, *proposed, *sent, *floor, *round);
+        let (id, proposed, sent, floor, round, again) = (*id, *proposed, *sent, *floor, *round, *again);
         match self.verdict(proposed, votes) {
             Verdict::Open => {}
             Verdict::Won { left } => {
@@ -120,10 +210,11 @@ impl Quorum {
                     world.fallen = world.fallen.or(Some((proposed, floor)));
                 }
                 world.raised |= round > 1;
+                world.won_again |= again;
             }
             Verdict::Higher(counter) if round < ROUNDS => {
                 me.seen = me.seen.max(counter.get());
-                self.propose(world, id, round + 1);
+                self.propose(world, id, round + 1, again);
             }
             Verdict::Higher(_) | Verdict::Beaten | Verdict::Unanswered => self.leave(world, client),
         }
@@ -163,26 +254,29 @@ impl Quorum {
         accepted.max().unwrap_or(proposed)
     }
 
-    /// Gives back what any node may have, and does nothing from then on.
+    /// Gives back what any node may have, and does nothing from then on, but for telling those that answer late.
     pub(super) fn leave(&self, world: &mut World, client: u8) {
         let me = &mut world.clients[usize::from(client)];
-        let (id, surely_nothing) = match &me.phase {
+        let told: Vec<u8>;
+        let id = match std::mem::take(&mut me.phase) {
             Phase::Idle => return,
-            Phase::Holding { id, .. } => (*id, vec![false; self.nodes.into()]),
-            Phase::Asking { id, round, votes, .. } => {
-                let nothing = |said: &Option<Said>| match said {
-                    Some(Said::Taken | Said::Spent) => true,
-                    // What an earlier proposal got stands.
-                    Some(Said::Above(_)) => *round == 1,
-                    Some(Said::Silent) | None => self.is(Mutant::ForgetsSilent),
-                    Some(Said::Accepted(_) | Said::Mute) => false,
+            Phase::Holding { id, .. } => {
+                me.left = None;
+                told = (0..self.nodes).collect();
+                id
+            }
+            Phase::Asking { id, token, round, votes, .. } => {
+                let has = |said: &Option<Said>| said.is_some_and(|said| !self.has_nothing(said, round));
+                let of = |wanted: &dyn Fn(&Option<Said>) -> bool| -> Vec<u8> {
+                    votes.iter().zip(0..).filter(|(said, _)| wanted(said)).map(|(_, node)| node).collect()
                 };
-                (*id, votes.iter().map(nothing).collect())
+                told = of(&has);
+                let late = of(&|said: &Option<Said>| said.is_none()).into_iter().collect();
+                me.left = Some(Left { id, token, round, late, spent: !told.is_empty() });
+                id
             }
         };
-        me.phase = Phase::Idle;
-        let told = (0..self.nodes).filter(|node| !surely_nothing[usize::from(*node)]);
-        world.network.extend(told.map(|node| Message::Release { node, id }));
+        world.network.extend(told.into_iter().map(|node| Message::Release { node, id }));
     }
 
     pub(super) fn prolong(&self, world: &mut World, client: u8) {
