@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use leasehold_core::StoreErrorKind;
 use redis::Value;
 
 use crate::config::Place;
@@ -183,6 +184,11 @@ fn address(node: Value, asked: &Address) -> Result<Address> {
         told => text(told)?,
     };
     let port = u16::try_from(node.natural()?).map_err(|_| Fail::garbled("a port out of range"))?;
+    if port == 0 {
+        // What it has for clients without TLS, which is nothing.
+        let message = "the nodes of this cluster announce no port at which they speak TLS";
+        return Err(Fail::new(StoreErrorKind::Protocol, message).help("set tls-cluster yes on each of them"));
+    }
     if !is_unknown(&host) {
         return Ok(Address { host, port });
     }
@@ -302,6 +308,7 @@ mod tests {
             Value::Array(vec![range(0, 16_384, vec![node(text("a"), 1)])]),
             Value::Array(vec![range(5, 1, vec![node(text("a"), 1)])]),
             Value::Array(vec![range(0, 1, vec![node(text("a"), 70_000)])]),
+            Value::Array(vec![range(0, 1, vec![node(text("a"), 0)])]),
         ] {
             assert!(Slots::parse(told.clone(), &at("x", 1)).is_err(), "{told:?}");
         }

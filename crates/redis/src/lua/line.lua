@@ -166,13 +166,18 @@ local function sweep()
   local out = redis.call('ZRANGEBYSCORE', U, '-inf', num(now), 'WITHSCORES')
   local ends, order = {}, {}
   for at, m in ipairs(holders) do order[id_of(m)] = at end
+  -- All of them before anything changes: in a slot of a cluster that is half moved one may be gone, which ends the script.
+  local lives = {}
+  for at = 1, #out, 2 do
+    if order[out[at]] then lives[out[at]] = life_of(BASE .. ':x:' .. out[at]) end
+  end
   for at = 1, #out, 2 do
     local id, till = out[at], tonumber(out[at + 1])
     local holds, waits = index_of(holders, id), index_of(waiters, id)
     if holds then
       local m = holders[holds]
       -- A renewal without memory prolongs the tombstone alone, which outlives the lease by the ttl and TOMB.
-      local more = life_of(BASE .. ':x:' .. id) * 1000 - ttl_of(m) - TOMB
+      local more = lives[id] * 1000 - ttl_of(m) - TOMB
       if more > 1000 then
         redis.pcall('ZADD', U, num(now + more), id)
       else

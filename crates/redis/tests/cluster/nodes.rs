@@ -1,5 +1,7 @@
 //! Nodes that hang, die, and are replaced.
 
+use leasehold_harness::servers::redis::{Redis, tls_url};
+
 use crate::*;
 
 /// Longer than anything here takes.
@@ -215,4 +217,29 @@ async fn several_locks_are_one_step_in_one_slot_and_none_over_several() {
     for claim in &apart {
         granted(&store, claim).await;
     }
+}
+
+#[tokio::test]
+async fn over_tls_a_node_is_found_by_the_name_that_it_announces() {
+    if let Some(why) = support::server::missing() {
+        return eprintln!("skipped: {why}");
+    }
+    // A cluster of one, since the nodes of a test trust each other by no authority.
+    let mut redis = Redis { tls: true, ..Redis::default() }.clustered().line("tls-cluster yes");
+    for line in ["cluster-announce-hostname localhost", "cluster-preferred-endpoint-type hostname"] {
+        redis = redis.line(line);
+    }
+    let server = support::server::Server::like(redis).unwrap();
+    ask(server.running(), &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
+    // Its certificate says nothing of 127.0.0.1.
+    let url = tls_url(server.running()).replace("rediss:", "rediss+cluster:");
+    let (one, two) =
+        (RedisStore::open(&url.parse().unwrap()).unwrap(), RedisStore::open(&url.parse().unwrap()).unwrap());
+    let (holder, waiter) = (claim("tls"), claim("tls"));
+    until("the cluster is up", async || one.claim(&holder).await.is_ok()).await;
+    let standing = two.claim(&waiter).await.unwrap();
+    end(&one, &holder).await;
+    let told = two.changed(&waiter.name, &standing.cursor);
+    tokio::time::timeout(Duration::from_millis(700), told).await.unwrap().unwrap();
+    granted(&two, &waiter).await;
 }

@@ -48,8 +48,9 @@ impl Host {
     pub(crate) fn url(&self, way: Way) -> String {
         match self {
             Self::Server(server) => way.url(server),
-            Self::Cluster(cluster, _) if way == Way::OneSlot => cluster.url("?prefix={suite}:"),
-            Self::Cluster(cluster, _) => cluster.url(""),
+            // A machine with many other things to do may be slow to answer.
+            Self::Cluster(cluster, _) if way == Way::OneSlot => cluster.url("?timeout=10s&prefix={suite}:"),
+            Self::Cluster(cluster, _) => cluster.url("?timeout=10s"),
         }
     }
 
