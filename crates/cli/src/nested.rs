@@ -25,6 +25,7 @@ pub(crate) const VARIABLE: &str = "LEASE_CHAIN";
 const VERSION: &str = "v1";
 /// Where a Redis is, and what stands before its names, if the URL does not say.
 const REDIS_PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
 const REDIS_PREFIX: &str = "lock:";
 /// More `run`s inside each other than make sense.
 const MOST_LINKS: usize = 16;
@@ -109,6 +110,7 @@ fn place_of(url: &StoreUrl) -> Option<String> {
     let socket = *scheme == Scheme::RedisUnix;
     let quorum = matches!(scheme, Scheme::RedlockRedis | Scheme::RedlockRediss);
     let cluster = matches!(scheme, Scheme::RedisCluster | Scheme::RedissCluster);
+    let watched = matches!(scheme, Scheme::RedisSentinel | Scheme::RedissSentinel);
     match scheme {
         Scheme::Sqlite => {
             let path = std::fs::canonicalize(path).ok()?;
@@ -121,12 +123,17 @@ fn place_of(url: &StoreUrl) -> Option<String> {
         | Scheme::RedlockRediss
         | Scheme::RedisCluster
         | Scheme::RedissCluster
+        | Scheme::RedisSentinel
+        | Scheme::RedissSentinel
         | Scheme::Valkey
         | Scheme::Valkeys
         | Scheme::Tair
         | Scheme::Tairs => {}
         _ => return None,
     }
+    // Sentinels call a server by a name.
+    let (master, path) =
+        if watched { path.split_once('/').unwrap_or((path, "")) } else { ("", path.as_str()) };
     let database = || if path.is_empty() { Some(0) } else { path.parse::<u16>().ok() };
     let named = |host: &str, port: Option<u16>| format!("{host}:{}", port.unwrap_or(REDIS_PORT));
     let (server, database) = match &hosts[..] {
@@ -135,6 +142,12 @@ fn place_of(url: &StoreUrl) -> Option<String> {
             let mut all: Vec<_> = all.iter().map(|at| named(&at.host, at.port)).collect();
             all.sort_unstable();
             (all.join(","), database()?)
+        }
+        all if watched => {
+            let named = |host: &str, port: Option<u16>| format!("{host}:{}", port.unwrap_or(SENTINEL_PORT));
+            let mut all: Vec<_> = all.iter().map(|at| named(&at.host, at.port)).collect();
+            all.sort_unstable();
+            (format!("{} {master}", all.join(",")), database()?)
         }
         [] if socket => (std::fs::canonicalize(path).ok()?.display().to_string(), 0),
         [at] => (named(&at.host, at.port), database()?),
@@ -199,6 +212,13 @@ mod tests {
         let cluster = place("redis+cluster://a,b?timeout=1s");
         assert_eq!(place("rediss+cluster://b:6379,a/0"), cluster);
         assert!(cluster.is_some() && place("redis+cluster://a,c") != cluster);
+        let watched = place("redis+sentinel://a,b/main?min_replicas=1");
+        assert_eq!(place("rediss+sentinel://b:26379,a/main/0"), watched);
+        for other in
+            ["redis+sentinel://a,b/other", "redis+sentinel://a,b/main/1", "redis+sentinel://a,c/main"]
+        {
+            assert!(place(other).is_some() && place(other) != watched, "{other}");
+        }
     }
 
     #[test]

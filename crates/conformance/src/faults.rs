@@ -154,6 +154,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "a_claim_that_is_not_won_is_given_back_by_the_quorum_itself",
     ),
     (
+        "redis_trusts_old_lists",
+        "leasehold-harness",
+        "redlock",
+        "a_client_with_a_list_that_was_replaced_is_refused",
+    ),
+    (
         "quorum_claims_what_it_gives_back",
         "leasehold",
         "quorum",

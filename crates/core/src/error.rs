@@ -304,8 +304,7 @@ impl Unsupported {
     /// This store cannot do `what`, and others can, which is the help.
     #[must_use]
     pub fn here(what: impl Into<String>) -> Self {
-        Self::new(what)
-            .help("use a store of another kind for it: a single Redis server and an SQLite file can do it")
+        Self::new(what).help("use a store of another kind for it: leasehold explain stores")
     }
 
     /// Gives it a number of its own.

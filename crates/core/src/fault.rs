@@ -83,6 +83,7 @@ pub const PLANTED: &[Planted] = planted! {
     "quorum_trusts_clocks": "a node whose clock jumped has no say",
     "quorum_keeps_partial": "a claim that was not won leaves nothing behind",
     "quorum_claims_what_it_gives_back": "what a late node still has to give back counts for no majority",
+    "redis_trusts_old_lists": "a client whose list of nodes was replaced has no majority",
     "quorum_mends_nothing": "two nodes that forget one after the other cost no lease",
     "cluster_ignores_moved": "a lock is found where its slot went",
     "cluster_forgets_asking": "what has arrived of a slot that is being moved is found there",

@@ -77,11 +77,11 @@ schemes! {
     ];
     /// A quorum of several Redis.
     RedlockRedis "redlock+redis" Hosts [
-        "prefix", "node_timeout", "longest_ttl", "restart_delay", "ca", "password_file"
+        "prefix", "node_timeout", "longest_ttl", "restart_delay", "epoch", "ca", "password_file"
     ];
     /// A quorum of several Redis over TLS.
     RedlockRediss "redlock+rediss" Hosts [
-        "prefix", "node_timeout", "longest_ttl", "restart_delay", "ca", "password_file"
+        "prefix", "node_timeout", "longest_ttl", "restart_delay", "epoch", "ca", "password_file"
     ];
     /// Valkey.
     Valkey "valkey" Hosts ["prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"];

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use leasehold::{Clock, Code, Error, LeaseState, Leasehold, Token};
+use leasehold::{Check, Clock, Code, Error, Health, LeaseState, Leasehold, Token};
 use leasehold_harness::foreign::ours::built;
 use leasehold_harness::servers::nodes::{Nodes, url};
 use leasehold_harness::servers::redis::{Redis, ask};
@@ -213,4 +213,71 @@ async fn a_command_is_dead_in_time_when_three_vanish() {
     let last = std::fs::metadata(&beat).unwrap().modified().unwrap().elapsed().unwrap();
     let lived = clock.now().since(start).saturating_sub(last);
     assert!(lived < RUN_TTL, "the command lived for {lived:?}");
+}
+
+/// What the check of the lists of nodes says to a client of this URL.
+async fn members(url: &str) -> Check {
+    let checks = connect(url).await.checkup(TTL).await.unwrap();
+    checks.into_iter().find(|check| check.name == "members").unwrap()
+}
+
+#[tokio::test]
+async fn a_client_with_a_list_that_was_replaced_is_refused() {
+    let Some(nodes) = nodes(5) else { return };
+    let addresses: Vec<String> = nodes.servers.iter().map(|server| server.address().to_string()).collect();
+    let of = |count: usize, more: &str| url(addresses[..count].iter().cloned(), more);
+    let three = of(3, "?restart_delay=0s");
+    let old = connect(&three).await;
+    token(&old, "x").await;
+    assert_eq!(members(&three).await.health, Health::Ok);
+    // The list was raised together with its epoch: whoever connects with the old one reaches no majority.
+    let five = of(5, "?restart_delay=0s&epoch=2");
+    let last = token(&connect(&five).await, "x").await;
+    let error = connect(&three).await.lock("x").ttl(TTL).attempt().await.unwrap_err();
+    let told = error.to_string();
+    assert!(told.contains("by epoch 2 they are") && told.contains("this client has epoch 0"), "{told}");
+    assert!(addresses.iter().all(|address| told.contains(address)), "{told}");
+    assert!(error.help().unwrap().contains("epoch=2"), "{error:?}");
+    // One that was connected goes on until its connections end, which whoever changes a list sees to.
+    for server in &nodes.servers[..3] {
+        drop(ask(server, &["CLIENT", "KILL", "TYPE", "normal"]));
+    }
+    let refused = async |client: &Leasehold| match client.lock("x").ttl(TTL).attempt().await {
+        Ok(lease) => {
+            lease.release().await.unwrap();
+            false
+        }
+        Err(error) => error.to_string().contains("by epoch 2 they are"),
+    };
+    let clock = Clock::system();
+    let end = clock.now().after(PATIENCE);
+    while !refused(&old).await {
+        assert!(clock.now() < end, "it goes on with the old list");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The others are not held up, in whatever order they name the nodes, nor by one node that says otherwise.
+    let mut turned = addresses.clone();
+    turned.reverse();
+    let turned = url(turned.into_iter(), "?restart_delay=0s&epoch=2");
+    assert!(ask(&nodes.servers[0], &["HSET", "leasehold:quorum:lock:", "other:1", "9 1"]).is_ok());
+    assert!(token(&connect(&turned).await, "x").await > last);
+    assert_eq!(members(&turned).await.health, Health::Ok);
+}
+
+#[tokio::test]
+async fn clients_that_name_other_nodes_are_warned_of_and_not_stopped() {
+    let Some(nodes) = nodes(5) else { return };
+    let addresses: Vec<String> = nodes.servers.iter().map(|server| server.address().to_string()).collect();
+    let of = |some: &[usize]| url(some.iter().map(|at| addresses[*at].clone()), "?restart_delay=0s");
+    let (one, other) = (of(&[0, 1, 2]), of(&[2, 3, 4]));
+    token(&connect(&one).await, "x").await;
+    token(&connect(&other).await, "x").await;
+    for url in [&one, &other] {
+        let check = members(url).await;
+        assert_eq!(check.health, Health::Warning, "{check:?}");
+        assert!(check.says.contains(&addresses[0]) && check.says.contains(&addresses[4]), "{check:?}");
+        assert!(check.fix.is_some_and(|fix| fix.contains("epoch=")));
+    }
+    // Foreign clients of the same nodes say nothing, and nobody asks them.
+    assert!(ask(&nodes.servers[2], &["SET", "lock:foreign", "x", "NX", "PX", "1000"]).is_ok());
 }

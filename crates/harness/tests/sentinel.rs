@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::{Clock, Event, Lease, LeaseState, Leasehold, LockName, LostReason, Observer, Store, Token};
-use leasehold_core::Doubt;
+use leasehold_core::{Code, Doubt, Health};
 use leasehold_harness::foreign::ours::built;
 use leasehold_harness::servers::redis::{Redis, ask};
 use leasehold_harness::servers::sentinel::{Shape, Watched};
@@ -126,8 +126,7 @@ async fn a_failover_that_somebody_ordered_costs_no_lease_and_whoever_waits_goes_
         |server| watched.say(server, &["PUBSUB", "CHANNELS", "lh:wake:*"]).unwrap().contains("lh:wake");
     until("somebody waits", || listens(0)).await;
     until("both replicas have it", || watched.has(1, "lock:x") && watched.has(2, "lock:x")).await;
-    watched.fail_over().unwrap();
-    let new = watched.master_after(0).unwrap();
+    let new = watched.fail_over(0).unwrap();
     seen.ends_with("renewed").await;
     until("he listens to the new master", || listens(new)).await;
     assert_eq!(lease.state(), LeaseState::Held);
@@ -331,8 +330,7 @@ async fn a_command_survives_a_clean_failover_and_is_dead_soon_after_one_that_los
     let Some(watched) = watched() else { return };
     let mut run = Run::start(&watched).await;
     until("both replicas have it", || watched.has(1, "lock:x") && watched.has(2, "lock:x")).await;
-    watched.fail_over().unwrap();
-    let second = watched.master_after(0).unwrap();
+    let second = watched.fail_over(0).unwrap();
     watched.settled().unwrap();
     until("it lives", || run.silent() < Duration::from_millis(100)).await;
     assert!(run.child.try_wait().unwrap().is_none());
@@ -353,4 +351,31 @@ async fn a_command_survives_a_clean_failover_and_is_dead_soon_after_one_that_los
     let mut told = String::new();
     run.child.stderr.take().unwrap().read_to_string(&mut told).await.unwrap();
     assert!(told.contains("LH003"), "{told}");
+}
+
+#[tokio::test]
+async fn the_doctor_says_whether_another_could_take_over_and_whether_an_old_master_stops() {
+    let Some(mut watched) = watched() else { return };
+    let store = RedisStore::open(&watched.url("").parse().unwrap()).unwrap();
+    let doctor = store.doctor().unwrap();
+    let greeting = doctor.greet().await.unwrap();
+    assert!(greeting.contains(&format!("primary at {}", watched.servers[0].address())), "{greeting}");
+    let check = async |name: &str| {
+        let checks = doctor.checkup().await;
+        checks.into_iter().find(|check| check.name == name).unwrap()
+    };
+    let sentinels = check("sentinels").await;
+    assert_eq!((sentinels.health, sentinels.code), (Health::Ok, None), "{sentinels:?}");
+    assert!(
+        sentinels.says.contains("3 of 3 answer") && sentinels.says.contains("2 replicas"),
+        "{sentinels:?}"
+    );
+    let old = check("old_master").await;
+    assert_eq!((old.health, old.code), (Health::Warning, Some(Code::FAILOVER)), "{old:?}");
+    watched.say(0, &["CONFIG", "SET", "min-replicas-to-write", "1"]).unwrap();
+    assert_eq!(check("old_master").await.health, Health::Ok);
+    watched.sentinels[2].kill();
+    let sentinels = check("sentinels").await;
+    assert_eq!((sentinels.health, sentinels.code), (Health::Warning, Some(Code::FAILOVER)), "{sentinels:?}");
+    assert!(sentinels.says.contains(&watched.sentinels[2].address().to_string()), "{sentinels:?}");
 }

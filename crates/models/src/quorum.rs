@@ -52,11 +52,13 @@ pub enum Mutant {
     OneKeeps,
     /// A claim that is still being given back on some node is claimed again under the same id.
     ClaimsWhatItGivesBack,
+    /// A node that has nothing of the last proposal is believed to have nothing of an earlier one that it has not heard.
+    ForgetsEarlier,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::HalfDecides,
         Self::CountsFromReply,
         Self::HighestOfCounters,
@@ -69,6 +71,7 @@ impl Mutant {
         Self::RenewalCreates,
         Self::OneKeeps,
         Self::ClaimsWhatItGivesBack,
+        Self::ForgetsEarlier,
     ];
 }
 
@@ -146,6 +149,7 @@ impl Quorum {
             Mutant::RenewalCreates => Self { clients: 1, renewals: 1, ..still },
             Mutant::OneKeeps => Self { claims: 3, renewals: 1, horizon: 4, ..still },
             Mutant::ClaimsWhatItGivesBack => Self { claims: 2, again: 1, ..still },
+            Mutant::ForgetsEarlier => Self { claims: 2, ..still },
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use leasehold_core::{Code, ConfigError, Endpoint, Result, Scheme, Secret, StoreUrl};
 
+use crate::members::Members;
 use crate::nodes::Peers;
 use crate::trust;
 
@@ -43,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) restart_delay: Duration,
     /// The other nodes, where it is one of a quorum.
     pub(crate) peers: Peers,
+    /// .. and the list of them.
+    pub(crate) members: Option<Members>,
     /// The store as errors name it.
     pub(crate) label: String,
 }
@@ -223,6 +226,7 @@ impl Settings {
             min_replicas,
             restart_delay,
             peers,
+            members: None,
             label,
         })
     }

@@ -10,6 +10,7 @@ use leasehold_core::{Check, Code, Doctor, Health, LockName, Op, Result, ServerTi
 use crate::config::{Place, Site};
 use crate::events::channel_of;
 use crate::fail::{self, Fail};
+use crate::members::Members;
 use crate::script::{Answer, text};
 use crate::servers::Node;
 use crate::store::RedisStore;
@@ -25,9 +26,11 @@ const NOT_TOLD: &str = "not told: this user may use neither INFO nor CONFIG";
 impl Doctor for RedisStore {
     async fn greet(&self) -> Result<String> {
         let nodes = self.servers().all().await.map_err(self.failed(Op::Check, None))?;
-        let mut roles = Vec::new();
+        let (mut roles, mut places) = (Vec::new(), Vec::new());
         for node in &nodes {
-            roles.push(greet(node).await.map_err(self.failed(Op::Check, None))?);
+            let (role, place) = greet(node).await.map_err(self.failed(Op::Check, None))?;
+            roles.push(role);
+            places.push(place);
         }
         let server = match nodes.first() {
             Some(node) => info(node, "server").await.unwrap_or_default(),
@@ -49,7 +52,11 @@ impl Doctor for RedisStore {
             site if site.is_encrypted() => "TLS on",
             _ => "TLS off",
         };
-        Ok(format!("{what}, {role}, {tls}, as user {user:?}"))
+        let at = match &self.0.settings.site {
+            Site::Watched(_) => format!(" at {}", places.join(", ")),
+            Site::Fixed(_) | Site::Cluster(_) => String::new(),
+        };
+        Ok(format!("{what}, {role}{at}, {tls}, as user {user:?}"))
     }
 
     async fn ping(&self) -> Result<Option<ServerTime>> {
@@ -74,12 +81,19 @@ impl Doctor for RedisStore {
                 }
                 checks.extend([eviction, persistence, failover].into_iter().filter_map(worst));
                 checks.extend(self.check_slots());
+                for node in &nodes {
+                    if let Some(lookout) = node.link.lookout() {
+                        checks.push(lookout.check().await);
+                        checks.push(self.check_old_master(node).await);
+                    }
+                }
             }
             Err(fail) => checks.push(Check::untold("nodes", &self.failed(Op::Check, None)(fail))),
         }
         checks.push(check_cleartext(&self.0.settings.site, self.0.settings.password.is_some()));
         checks.push(self.check_events().await);
         checks.push(self.check_strangers().await);
+        checks.extend(self.0.settings.members.as_ref().map(Members::check));
         checks
     }
 
@@ -149,6 +163,30 @@ impl RedisStore {
         }
     }
 
+    /// Whether a master that is cut off, and replaced, stops granting to those who still reach it.
+    async fn check_old_master(&self, node: &Node) -> Check {
+        const NAME: &str = "old_master";
+        let wanted = self.0.settings.min_replicas;
+        if wanted > 0 {
+            let says =
+                format!("min_replicas={wanted}: what it grants after it was replaced counts for nobody");
+            return Check::ok(NAME, says);
+        }
+        let fix = "CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag 10 on every server, or min_replicas=1 in the URL";
+        match config(node, "min-replicas-to-write").await.as_deref() {
+            None => Check::unknown(NAME, NOT_TOLD, "look: redis-cli CONFIG GET min-replicas-to-write"),
+            Some("0") => {
+                let says = "min-replicas-to-write is 0: a master that is cut off from all but some clients goes on granting \
+                            to these after it was replaced";
+                Check::warning(NAME, Code::FAILOVER, says, fix)
+            }
+            Some(count) => Check::ok(
+                NAME,
+                format!("min-replicas-to-write is {count}: one that is cut off soon grants nothing any more"),
+            ),
+        }
+    }
+
     /// Whether the server tells of keys that are gone: tried out, since hardly anybody may read its settings.
     async fn check_events(&self) -> Check {
         const NAME: &str = "events";
@@ -198,7 +236,8 @@ impl RedisStore {
 }
 
 /// What this server is, if it answers.
-async fn greet(node: &Node) -> fail::Result<&'static str> {
+/// Its role, and where it is.
+async fn greet(node: &Node) -> fail::Result<(&'static str, String)> {
     let live = node.link.live().await?;
     match node.link.call_on(&live, &redis::cmd("PING")).await {
         // What is missing is told by the check of rights.
@@ -206,10 +245,11 @@ async fn greet(node: &Node) -> fail::Result<&'static str> {
         _ => {}
     }
     // A replica is refused when it is connected to.
-    Ok(match node.link.call_on(&live, &redis::cmd("ROLE")).await {
+    let role = match node.link.call_on(&live, &redis::cmd("ROLE")).await {
         Ok(_) => "primary",
         Err(_) => "role not told",
-    })
+    };
+    Ok((role, live.place().to_string()))
 }
 
 /// A section of what the server tells of itself; nothing where this user may not ask.

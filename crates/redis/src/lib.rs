@@ -31,7 +31,9 @@
 //!   `restart_delay=` of the longest ttl in use, in the URL of everybody, nothing is granted before they have.
 //! - Leases are judged by the server's wall clock. A step forward ends them early; a step back is cut for leases of
 //!   ours when somebody asks for them.
-//! - Replicas are refused. [`RedisNodes`] are several servers that know nothing of each other, for a quorum.
+//! - Replicas are refused. Sentinels find the master (`redis+sentinel://s1,s2,s3/main`), and a connection to an old one
+//!   is left as soon as one of them says so: docs/design/sentinel.md. [`RedisNodes`] are several servers that know
+//!   nothing of each other, for a quorum.
 //! - In a cluster nothing new is granted in a slot, and nothing given back, while that is being moved; and names in
 //!   several slots are no one step. docs/design/cluster.md says what else is different there.
 //! - Foreign holders tell nobody when they are done: who waits for one looks again, at most 1 s later. A server that
@@ -52,6 +54,7 @@ mod ledger;
 mod line;
 mod link;
 mod list;
+mod members;
 mod nodes;
 mod pack;
 mod renewals;

@@ -15,10 +15,11 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::config::{Settings, Site};
+use crate::config::{Place, Settings, Site};
 use crate::fail::{Fail, Result};
+use crate::members::Members;
 use crate::nodes::Peers;
-use crate::script::{Answer, Script, text};
+use crate::script::{Answer, MEMBERS, Script, text};
 use crate::sentinel::{Found, Lookout};
 use crate::transport::{Door, login};
 
@@ -35,6 +36,7 @@ pub(crate) struct Link {
     restart_delay: Duration,
     label: String,
     peers: Peers,
+    members: Option<Members>,
     clock: Clock,
     doubts: Arc<Doubts>,
     state: Arc<Mutex<State>>,
@@ -144,6 +146,11 @@ impl Live {
         self.dead.store(true, Ordering::SeqCst);
     }
 
+    /// Where the server is.
+    pub(crate) fn place(&self) -> &Place {
+        self.at.door.place()
+    }
+
     fn is_usable(&self) -> bool {
         !self.dead.load(Ordering::SeqCst) && self.at.is_current()
     }
@@ -165,6 +172,7 @@ impl Link {
             restart_delay: settings.restart_delay,
             label: settings.label.clone(),
             peers: settings.peers.clone(),
+            members: settings.members.clone(),
             clock,
             doubts: Arc::default(),
             state: Arc::default(),
@@ -374,6 +382,7 @@ impl Link {
         if let Some(run_id) = &run_id {
             self.peers.meet(&self.label, run_id).map_err(Fail::not_sent)?;
         }
+        self.agree(&live).await.map_err(Fail::not_sent)?;
         if !self.restart_delay.is_zero() {
             let Some(uptime) = uptime else {
                 return Err(Fail::new(
@@ -387,6 +396,18 @@ impl Link {
             live.shut_until = (!left.is_zero()).then(|| self.clock.now().after(left));
         }
         Ok((live, run_id))
+    }
+
+    /// Compares the list of nodes with those that other clients came with, where this is one of them. A server on which
+    /// that cannot be noted (by its rights, or for want of memory) keeps locks all the same.
+    async fn agree(&self, live: &Live) -> Result<()> {
+        let Some(members) = &self.members else { return Ok(()) };
+        let (keys, words) = members.words();
+        match self.run_on(live, &MEMBERS, &keys, &words).await {
+            Ok(told) => members.hear(&self.label, told),
+            Err(fail) if fail.outcome_unknown() => Err(fail),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Whether the server, which was started a short while ago, may grant anything yet.
@@ -497,6 +518,14 @@ impl Link {
         wait.arg(replicas).arg(patience);
         let have = crate::script::number(&self.call_on(live, &wait).await?)?;
         Ok(have >= i64::from(replicas))
+    }
+
+    /// Who is asked where the server is, if that is not always the same.
+    pub(crate) fn lookout(&self) -> Option<&Lookout> {
+        match &self.route {
+            Route::Fixed(_) => None,
+            Route::Watched(lookout) => Some(lookout),
+        }
     }
 
     /// Gives the connection up.

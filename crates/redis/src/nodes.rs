@@ -8,6 +8,7 @@ use leasehold_core::{Clock, Result, Scheme, StoreErrorKind, StoreUrl, fault};
 
 use crate::config::{LONGEST_TTL, PORT, SHORTEST, Settings, span, wrong};
 use crate::fail::{self, Fail};
+use crate::members::Members;
 use crate::store::RedisStore;
 
 /// How long a node may take to answer, unless the URL says otherwise; and at the most.
@@ -72,19 +73,27 @@ impl RedisNodes {
         let node_timeout = span("node_timeout", &timeout, SHORTEST..=LONGEST_TIMEOUT, help)?;
         let help = "1s to 24h, such as longest_ttl=10m";
         let longest_ttl = span("longest_ttl", &longest, SHORTEST_TTL..=LONGEST_TTL, help)?;
+        let epoch = take("epoch", "0");
+        let epoch = epoch.parse().map_err(|_| {
+            let help = "write a number that rises with each change of the list, such as epoch=2";
+            wrong(format!("epoch={epoch:?} is no number"), help)
+        })?;
+        let mut members = None;
         let mut of_each = options.clone();
         of_each.insert("timeout".to_owned(), timeout);
         of_each.entry("restart_delay".to_owned()).or_insert(longest);
         let peers = Peers::default();
-        let open = |host: &leasehold_core::Endpoint| {
+        let mut open = |host: &leasehold_core::Endpoint| {
             let (user, password, path) = (user.clone(), password.clone(), path.clone());
             let (hosts, options) = (vec![host.clone()], of_each.clone());
             let mut settings =
                 Settings::parse(&StoreUrl { scheme: one, user, password, hosts, path, options })?;
             settings.peers = peers.clone();
+            let members = members.get_or_insert_with(|| Members::new(&url.hosts, &settings.prefix, epoch));
+            settings.members = Some(members.clone());
             RedisStore::with(settings, clock.clone())
         };
-        let stores = hosts.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let stores = hosts.iter().map(&mut open).collect::<Result<Vec<_>>>()?;
         let plain = StoreUrl { user: None, password: None, options: BTreeMap::new(), ..url.clone() };
         Ok(Self { stores, node_timeout, longest_ttl, label: plain.to_string() })
     }
@@ -151,6 +160,7 @@ mod tests {
             ("redlock+redis://a,b,A:6379", "A:6379 stands twice"),
             ("redlock+redis://a,b,c?node_timeout=1m", "node_timeout"),
             ("redlock+redis://a,b,c?longest_ttl=5", "longest_ttl"),
+            ("redlock+redis://a,b,c?epoch=new", "epoch"),
             ("redlock+redis://a,b,c?ca=/etc/hosts", "not encrypted"),
             ("redis://a", "several Redis"),
         ] {

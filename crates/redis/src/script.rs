@@ -50,6 +50,8 @@ scripts! {
     NOTHING = ["nothing"];
     /// Finds out which commands a user may not call.
     RIGHTS = ["rights"];
+    /// Notes with what list of nodes a client came.
+    MEMBERS = ["members"];
     /// Looks at whatever stands under keys.
     HEADS = ["heads"];
 }

@@ -1,5 +1,7 @@
 //! Sentinels: where they say that the master is, and the watch by which we hear that it is elsewhere now.
 
+mod doctor;
+
 use std::sync::Arc;
 use std::time::Duration;
 

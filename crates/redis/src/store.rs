@@ -42,8 +42,9 @@ pub(crate) struct Shared {
 }
 
 impl RedisStore {
-    /// Prepares to speak to the server of a URL: `redis:`, `valkey:`, `tair:`, each also over TLS, `redis+unix:`, or to
-    /// the nodes of a cluster: `redis+cluster:`, `rediss+cluster:`. Reads the files that the URL names; connects with the first call, not here.
+    /// Prepares to speak to the server of a URL: `redis:`, `valkey:`, `tair:`, `redis+sentinel:`, each also over TLS,
+    /// or `redis+unix:`; or to the nodes of a cluster: `redis+cluster:`, `rediss+cluster:`. Reads the files that the
+    /// URL names; connects with the first call, not here.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
 //! The proofs `fight`, `foreign-release`, `handover`, `models`, `once`, `primitives`, `waiting`, `faults-redis`,
-//! `cancelled-redis`, `quorum`, `cluster` and `split`: programs of the harness, and the models.
+//! `cancelled-redis`, `quorum`, `quorum-dead`, `cluster`, `sentinel` and `split`: programs of the harness, and the models.
 
 use std::process::Command;
 
@@ -48,6 +48,10 @@ pub(super) fn faults_redis(proof: &mut Proof) -> Result<bool> {
 /// So long of everything at once that befalls five servers.
 pub(super) fn quorum(proof: &mut Proof) -> Result<bool> {
     program(proof, "faults", &["--quorum"], 600)
+}
+
+pub(super) fn quorum_dead(proof: &mut Proof) -> Result<bool> {
+    program(proof, "quorum_dead", &[], 60)
 }
 
 /// So long of each thing that befalls a cluster.

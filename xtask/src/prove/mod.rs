@@ -84,6 +84,11 @@ const PARTS: &[Part] = &[
         run: harness::quorum,
     },
     Part {
+        name: "quorum-dead",
+        about: "What one or two dead nodes of five cost, beside five live ones; three are told in time",
+        run: harness::quorum_dead,
+    },
+    Part {
         name: "cluster",
         about: "16 clients fight for the locks of a Redis Cluster: slots move, masters hand over, stop and die, a minute each",
         run: harness::cluster,

@@ -68,7 +68,7 @@ impl Ward {
         match reason {
             Reason::Stopped => self.watched.servers[old].signal(Signal::STOP)?,
             Reason::Killed => self.watched.servers[old].kill(),
-            Reason::Ordered => self.watched.fail_over()?,
+            Reason::Ordered => drop(self.watched.fail_over(old)?),
         }
         self.watched.master_after(old)?;
         match reason {
@@ -77,6 +77,7 @@ impl Ward {
             Reason::Ordered => {}
         }
         struck.strokes.push(Stroke { from, to: clock.now() });
+        let over = clock.now();
         if let Some(deaf) = deaf {
             self.watched.sentinels[deaf].signal(Signal::CONT)?;
         }
@@ -85,7 +86,13 @@ impl Ward {
                 self.watched.let_in(*replica)?;
             }
         }
-        Ok(self.watched.settled()?)
+        self.watched.settled()?;
+        eprintln!(
+            "{reason:?} deaf {deaf:?}: {:?}, settled after {:?}",
+            over.since(from),
+            clock.now().since(over)
+        );
+        Ok(())
     }
 }
 

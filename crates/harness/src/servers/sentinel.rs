@@ -17,6 +17,8 @@ pub const NAME: &str = "main";
 /// All that is asked for here is there by then, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
+/// An ordered failover that is not over by then was given up.
+const ORDER_AGAIN: Duration = Duration::from_secs(5);
 
 /// What they are to be like.
 #[derive(Debug, Clone)]
@@ -217,16 +219,25 @@ impl Watched {
             && self.sentinels.iter().all(fine)
     }
 
-    /// Has the sentinels make another server the master, though this one is well. Returns once that is under way.
+    /// Has the sentinels make another server than this the master, though it is well. Gives the number of the new one.
     ///
     /// # Errors
     ///
-    /// When they refuse for too long.
-    pub fn fail_over(&self) -> io::Result<()> {
-        let tell = |sentinel| ask(sentinel, &["SENTINEL", "FAILOVER", NAME]);
-        until("a failover begins", || {
-            Ok(self.sentinels.iter().any(|one| tell(one).is_ok_and(|said| said.starts_with("+OK"))))
-        })
+    /// When none is in time.
+    pub fn fail_over(&self, old: usize) -> io::Result<usize> {
+        let clock = Clock::system();
+        // They may give it up, and then nobody goes on by himself.
+        let mut order_at = clock.now();
+        until("a failover", || {
+            if clock.now() >= order_at {
+                let tell = |sentinel| ask(sentinel, &["SENTINEL", "FAILOVER", NAME]);
+                let ordered =
+                    self.sentinels.iter().any(|one| tell(one).is_ok_and(|said| said.starts_with("+OK")));
+                order_at = clock.now().after(if ordered { ORDER_AGAIN } else { PAUSE });
+            }
+            Ok(self.is_master_after(old)?.is_some())
+        })?;
+        self.master_after(old)
     }
 
     /// Waits until some other server than this is the master, by what the sentinels and itself say. Gives its number.
@@ -235,13 +246,17 @@ impl Watched {
     ///
     /// When none is in time.
     pub fn master_after(&self, old: usize) -> io::Result<usize> {
-        let mut new = old;
+        let mut new = None;
         until("another server is the master", || {
-            let Ok(master) = self.master() else { return Ok(false) };
-            new = master;
-            Ok(master != old && self.say(master, &["ROLE"])?.contains("master"))
+            new = self.is_master_after(old)?;
+            Ok(new.is_some())
         })?;
-        Ok(new)
+        new.ok_or_else(|| io::Error::other("no other server is the master"))
+    }
+
+    fn is_master_after(&self, old: usize) -> io::Result<Option<usize>> {
+        let Ok(master) = self.master() else { return Ok(None) };
+        Ok((master != old && self.say(master, &["ROLE"])?.contains("master")).then_some(master))
     }
 
     /// Cuts a replica off from its master: it hears of nothing any more, and may be made the master all the same.
@@ -357,8 +372,7 @@ mod tests {
         assert!(!watched.has(1, "c"));
         watched.let_in(1).unwrap();
         watched.settled().unwrap();
-        watched.fail_over().unwrap();
-        let second = watched.master_after(0).unwrap();
+        let second = watched.fail_over(0).unwrap();
         watched.settled().unwrap();
         watched.servers[second].signal(Signal::STOP).unwrap();
         let third = watched.master_after(second).unwrap();

@@ -32,6 +32,10 @@ const MOST_DOUBLINGS: u32 = 6;
 struct Round {
     /// No node can have anything of an earlier one.
     first: bool,
+    /// The nodes to which an earlier one may still be on its way.
+    unheard: Vec<usize>,
+    /// Which nodes said what became of this one.
+    answered: Vec<usize>,
     verdict: Verdict,
     spent: bool,
     /// From what each node's wait goes on.
@@ -56,9 +60,10 @@ impl Quorum {
         }
         self.stand_back(claim).await;
         let mut above = claim.seen.max(self.known().get(name).and_then(|known| known.highest));
+        let mut unheard = Vec::new();
         for number in 0..ROUNDS {
             let Some(proposal) = self.proposal(above) else { break };
-            let round = self.round(claim, proposal, number == 0).await;
+            let round = self.round(claim, proposal, number == 0, unheard.clone()).await;
             match round.verdict {
                 Verdict::Won { left } => {
                     self.learn(name, |known| {
@@ -70,6 +75,7 @@ impl Quorum {
                 }
                 Verdict::Higher(counter) if !round.spent => {
                     above = above.max(Some(counter));
+                    unheard.extend((0..self.0.nodes.len()).filter(|index| !round.answered.contains(index)));
                     self.learn(name, |known| known.highest = known.highest.max(Some(counter)));
                 }
                 Verdict::Unanswered => {
@@ -79,7 +85,12 @@ impl Quorum {
                         round.hear(answer);
                     }
                     let error = self.too_few(Op::Claim, Some(name), &round.heard);
-                    self.withdraw(claim, round).await;
+                    if !round.involved.is_empty() {
+                        // Nobody waits once more for those that did not answer.
+                        self.gives_up(claim);
+                        let (quorum, claim) = (self.clone(), claim.clone());
+                        tokio::spawn(async move { quorum.withdraw(&claim, round).await });
+                    }
                     return Err(error);
                 }
                 Verdict::Open | Verdict::Beaten | Verdict::Higher(_) => {
@@ -167,7 +178,7 @@ impl Quorum {
     }
 
     /// Puts one proposal to all nodes, and hears them until it is decided.
-    async fn round(&self, claim: &Claim, proposal: Token, first: bool) -> Round {
+    async fn round(&self, claim: &Claim, proposal: Token, first: bool, unheard: Vec<usize>) -> Round {
         let answers = self.ask(Op::Claim, Some(&claim.name), self.limit(claim.ttl), |node| {
             let claim = to_node(claim, proposal, node);
             request(node, async move |store| store.claim(&claim).await)
@@ -175,6 +186,8 @@ impl Quorum {
         let mut tally = Tally::new(self.0.nodes.len(), proposal);
         let mut round = Round {
             first,
+            unheard,
+            answered: Vec::new(),
             verdict: Verdict::Open,
             spent: false,
             cursors: Vec::new(),
@@ -195,7 +208,7 @@ impl Quorum {
     /// Gives up what any node may have of this claim, those included that did not answer. Returns once each that is
     /// known to have some has said that it has nothing, or has had its time; those that have not go on being told.
     async fn withdraw(&self, claim: &Claim, round: Round) -> Vec<(usize, Cursor)> {
-        let Round { first, involved, mut rest, cursors, .. } = round;
+        let Round { first, unheard, involved, mut rest, cursors, .. } = round;
         if fault!("quorum_keeps_partial") {
             return cursors;
         }
@@ -204,7 +217,7 @@ impl Quorum {
         tokio::spawn(async move {
             // A node that has nothing is not told: the id would be spent there.
             while let Some(answer) = rest.next().await {
-                if !has_nothing(&answer.said, first) {
+                if !has_nothing(&answer.said, first, unheard.contains(&answer.index)) {
                     quorum.gives_up(&late);
                     drop(quorum.give_back_on(&[answer.index], &late.name, late.id, &Leave::Open, late.ttl));
                 }
@@ -288,8 +301,11 @@ impl Quorum {
 impl Round {
     fn hear(&mut self, answer: Answer<Standing>) -> Vote {
         let Answer { node, index, sent, said } = answer;
-        if !has_nothing(&said, self.first) {
+        if !has_nothing(&said, self.first, self.unheard.contains(&index)) {
             self.involved.push(index);
+        }
+        if said.as_ref().map_or_else(|error| !error.outcome_unknown(), |_| true) {
+            self.answered.push(index);
         }
         let Standing { state, cursor, server_time } = match said {
             Ok(standing) => standing,
@@ -324,12 +340,12 @@ pub(super) fn remembered(ttl: Duration) -> Duration {
 }
 
 /// Whether a node has surely nothing of a claim that it answered so, the first proposal or a later one. One whose counter
-/// was in the way, or which did not do what it was told, may have what an earlier proposal got.
-fn has_nothing(said: &Result<Standing>, first: bool) -> bool {
+/// was in the way, or which did not do what it was told, may have what an earlier proposal got; and to one of which an
+/// earlier one was not heard it may still be on its way, by a connection that was given up.
+fn has_nothing(said: &Result<Standing>, first: bool, unheard: bool) -> bool {
     match said {
-        Ok(Standing { state, .. }) => {
-            matches!(state, State::Waiting { .. } | State::Closed(_) | State::Spent)
-        }
+        Ok(Standing { state: State::Waiting { .. } | State::Closed(_), .. }) => !unheard,
+        Ok(Standing { state, .. }) => *state == State::Spent,
         Err(error) => first && !error.outcome_unknown(),
     }
 }

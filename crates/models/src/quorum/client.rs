@@ -32,6 +32,8 @@ pub struct Left {
     pub token: u64,
     /// How many proposals it had.
     pub round: u8,
+    /// The nodes to which an earlier proposal may still be on its way.
+    pub unheard: BTreeSet<u8>,
     /// The nodes that are still to answer.
     pub late: BTreeSet<u8>,
     /// Whether some node is told to give it back: then it is not claimed again.
@@ -70,6 +72,8 @@ pub enum Phase {
         round: u8,
         /// Whether it had asked under this id before.
         again: bool,
+        /// The nodes of which an earlier proposal was not heard.
+        unheard: BTreeSet<u8>,
         /// What the nodes have said.
         votes: Vec<Option<Said>>,
     },
@@ -114,7 +118,7 @@ impl Quorum {
             let told = |node| Message::Release { node, id: left.id };
             world.network.extend(left.late.into_iter().map(told));
         }
-        self.propose(world, id, 1, false);
+        self.propose(world, id, 1, false, BTreeSet::new());
     }
 
     /// Whether the claim that was given up may be asked for once more under its id: when no node can have any of it.
@@ -129,7 +133,7 @@ impl Quorum {
         me.again += 1;
         // Clocks count microseconds, so that no two proposals of one client are the same.
         me.seen = me.seen.max(last);
-        self.propose(world, id, 1, true);
+        self.propose(world, id, 1, true, BTreeSet::new());
     }
 
     /// What a node says to a claim that was given up meanwhile: it is told to give back what it took, and a client that
@@ -137,7 +141,7 @@ impl Quorum {
     pub(super) fn hear_late(&self, world: &mut World, id: Id, node: u8, token: u64, said: Said) {
         let me = &mut world.clients[usize::from(id.0)];
         let Some(left) = me.left.as_mut().filter(|left| (left.id, left.token) == (id, token)) else { return };
-        if left.late.remove(&node) && !self.has_nothing(said, left.round) {
+        if left.late.remove(&node) && !self.has_nothing(said, left.round, left.unheard.contains(&node)) {
             left.spent = true;
             world.network.insert(Message::Release { node, id });
         }
@@ -156,9 +160,10 @@ impl Quorum {
     }
 
     /// Whether a node has surely nothing of a claim to whose first or later proposal it said so.
-    fn has_nothing(&self, said: Said, round: u8) -> bool {
+    fn has_nothing(&self, said: Said, round: u8, unheard: bool) -> bool {
         match said {
-            Said::Taken | Said::Spent => true,
+            Said::Spent => true,
+            Said::Taken => !unheard || self.is(Mutant::ForgetsEarlier),
             // What an earlier proposal got stands.
             Said::Above(_) => round == 1,
             Said::Silent => self.is(Mutant::ForgetsSilent),
@@ -167,7 +172,7 @@ impl Quorum {
     }
 
     /// Puts a proposal to all nodes, by the formula that ships.
-    fn propose(&self, world: &mut World, id: Id, round: u8, again: bool) {
+    fn propose(&self, world: &mut World, id: Id, round: u8, again: bool, unheard: BTreeSet<u8>) {
         let me = &mut world.clients[usize::from(id.0)];
         // Clocks differ: that of the second client is a second behind.
         let clock = ServerTime::from_micros(u64::from(world.time).saturating_sub(id.0.into()));
@@ -180,13 +185,14 @@ impl Quorum {
         };
         let accepted = |said: Option<Said>| said.filter(|said| matches!(said, Said::Accepted(_)));
         let votes = earlier.into_iter().map(accepted).collect();
-        me.phase = Phase::Asking { id, token, sent, floor, round, again, votes };
+        me.phase = Phase::Asking { id, token, sent, floor, round, again, unheard, votes };
         self.to_all(world, |node| Message::Propose { node, id, token });
     }
 
     pub(super) fn vote(&self, world: &mut World, client: u8, node: u8, said: Said) {
         let me = &mut world.clients[usize::from(client)];
-        let Phase::Asking { id, token: proposed, sent, floor, round, again, votes } = &mut me.phase else {
+        let Phase::Asking { id, token: proposed, sent, floor, round, again, unheard, votes } = &mut me.phase
+        else {
             return;
         };
         let slot = &mut votes[usize::from(node)];
@@ -214,7 +220,10 @@ impl Quorum {
             }
             Verdict::Higher(counter) if round < ROUNDS => {
                 me.seen = me.seen.max(counter.get());
-                self.propose(world, id, round + 1, again);
+                let mut unheard = unheard.clone();
+                let silent = |said: &Option<Said>| matches!(said, None | Some(Said::Silent));
+                unheard.extend(votes.iter().zip(0..).filter(|(said, _)| silent(said)).map(|(_, node)| node));
+                self.propose(world, id, round + 1, again, unheard);
             }
             Verdict::Higher(_) | Verdict::Beaten | Verdict::Unanswered => self.leave(world, client),
         }
@@ -265,14 +274,15 @@ impl Quorum {
                 told = (0..self.nodes).collect();
                 id
             }
-            Phase::Asking { id, token, round, votes, .. } => {
-                let has = |said: &Option<Said>| said.is_some_and(|said| !self.has_nothing(said, round));
-                let of = |wanted: &dyn Fn(&Option<Said>) -> bool| -> Vec<u8> {
-                    votes.iter().zip(0..).filter(|(said, _)| wanted(said)).map(|(_, node)| node).collect()
-                };
-                told = of(&has);
-                let late = of(&|said: &Option<Said>| said.is_none()).into_iter().collect();
-                me.left = Some(Left { id, token, round, late, spent: !told.is_empty() });
+            Phase::Asking { id, token, round, unheard, votes, .. } => {
+                let has = |said, node| !self.has_nothing(said, round, unheard.contains(&node));
+                let of_nodes = || votes.iter().copied().zip(0..);
+                told = of_nodes()
+                    .filter(|(said, node)| said.is_some_and(|said| has(said, *node)))
+                    .map(|(_, node)| node)
+                    .collect();
+                let late = of_nodes().filter(|(said, _)| said.is_none()).map(|(_, node)| node).collect();
+                me.left = Some(Left { id, token, round, unheard, late, spent: !told.is_empty() });
                 id
             }
         };
