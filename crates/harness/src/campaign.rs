@@ -76,6 +76,7 @@ pub fn campaign(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<F
         Blow::Nodes => fight_under(fault, lasting, seed, OF_MANY, || Field::open(OF_MANY, seed)),
         Blow::Split(kind) => fight_under(fault, lasting, seed, OF_MANY, || Split::open(kind, seed)),
         Blow::Ring(turn) => fight_under(fault, lasting, seed, OF_MANY, || Ring::open(turn, seed)),
+        Blow::FailOver { behind } => fight_under(fault, lasting, seed, OF_MANY, || Ward::open(behind, seed)),
         _ => fight_under(fault, lasting, seed, FIGHTERS, || Stage::open(fault, seed)),
     }
 }

@@ -16,6 +16,8 @@ use super::{NoServer, Server};
 const SLOTS: usize = 16_384;
 /// All that is asked for here is there by then, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A failover that a replica was told to begin is over by then, one way or the other.
+const GIVEN_UP: Duration = Duration::from_secs(6);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// What a cluster for tests is to be like.
@@ -171,9 +173,18 @@ impl Cluster {
     pub fn fail_over(&self, replica: usize, how: Option<&str>) -> io::Result<()> {
         let server = &self.servers[replica];
         let words: Vec<&str> = ["CLUSTER", "FAILOVER"].into_iter().chain(how).collect();
-        ok(server, &words)?;
+        let clock = Clock::system();
+        let mut again = clock.now();
         until("the replica is master", || {
-            Ok(view(server)?.iter().any(|entry| entry.has("myself") && entry.has("master")))
+            if view(server)?.iter().any(|entry| entry.has("myself") && entry.has("master")) {
+                return Ok(true);
+            }
+            // It gives up after five seconds, which a busy machine may well need.
+            if clock.now() >= again {
+                ok(server, &words)?;
+                again = clock.now().after(GIVEN_UP);
+            }
+            Ok(false)
         })
     }
 
