@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     let search = Quorum::small(None).checker().target_state_count(most).spawn_bfs().join();
     let mut sound = search.unique_state_count() >= args.states || search.is_done();
     sound &= judge("three nodes, two clients", &search, &[]);
-    let walk = |world: Quorum, steps| {
+    let walk = |world: Quorum, steps: usize| {
         world.checker().target_state_count(steps.max(1)).spawn_simulation(args.seed, UniformChooser).join()
     };
     let large = walk(Quorum::large(None), args.steps);
