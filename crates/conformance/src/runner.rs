@@ -110,7 +110,8 @@ impl Suite {
     pub fn all(suites: impl IntoIterator<Item = Self>) -> ExitCode {
         let skipped_only = std::env::args().any(|argument| argument == "--skipped");
         let mut arguments = if skipped_only { Arguments::default() } else { Arguments::from_args() };
-        let (mut trials, mut tables, mut waits) = (Vec::new(), String::new(), false);
+        let (mut trials, mut tables) = (Vec::new(), String::new());
+        let (mut waits, mut of_several) = (false, false);
         let apart = std::env::var_os("NEXTEST").is_some();
         // A store that no case was asked of is not even probed: under nextest each case is a program of its own.
         for suite in suites.into_iter().filter(|suite| suite.is_asked(&arguments)) {
@@ -132,6 +133,7 @@ impl Suite {
                     });
                     // Cases that wait for real time do so together.
                     waits |= offer.clock.is_none();
+                    of_several |= offer.of_several;
                     trials.extend(skips.into_iter().map(|(case, why)| suite.trial(case, why)));
                 }
                 // Every case would fail for this reason, and says so itself.
@@ -143,7 +145,8 @@ impl Suite {
             return ExitCode::SUCCESS;
         }
         if waits {
-            arguments.test_threads.get_or_insert(16);
+            // .. but where each has several servers, so that all of these get to answer in time.
+            arguments.test_threads.get_or_insert(if of_several { 4 } else { 16 });
         }
         // One case of many under nextest: the table would be printed for each.
         let quiet = arguments.list || arguments.exact;

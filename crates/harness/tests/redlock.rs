@@ -117,9 +117,17 @@ async fn a_node_that_may_have_forgotten_has_no_say() {
     let Some(mut nodes) = nodes(3) else { return };
     let url = nodes.url("?longest_ttl=3s");
     let one = Leasehold::builder().timeout(Duration::from_millis(200)).connect(&url).await.unwrap();
-    // They were just started, and may have forgotten what others hold.
-    let error = one.lock("x").ttl(TTL).attempt().await.unwrap_err();
-    assert!(error.to_string().contains("started a moment ago"), "{error}");
+    // They were just started, and may have forgotten what others hold. On a busy machine some may be silent, too.
+    let clock = Clock::system();
+    let end = clock.now().after(PATIENCE);
+    loop {
+        let error = one.lock("x").ttl(TTL).attempt().await.unwrap_err();
+        assert!(matches!(error, Error::Store(_)), "{error}");
+        if error.to_string().contains("started a moment ago") {
+            break;
+        }
+        assert!(clock.now() < end, "{error}");
+    }
     let lease = one.lock("x").ttl(TTL).or_wait().await;
     // Two restarts in a row, without data: a majority of nodes knows nothing any more of who holds.
     for node in 0..2 {
@@ -133,7 +141,7 @@ async fn a_node_that_may_have_forgotten_has_no_say() {
                 break;
             }
             Err(Error::Busy(_)) => {}
-            Err(error) => assert!(error.to_string().contains("started a moment ago"), "{error}"),
+            Err(error) => assert!(matches!(error, Error::Store(_)), "{error}"),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -280,4 +288,77 @@ async fn clients_that_name_other_nodes_are_warned_of_and_not_stopped() {
     }
     // Foreign clients of the same nodes say nothing, and nobody asks them.
     assert!(ask(&nodes.servers[2], &["SET", "lock:foreign", "x", "NX", "PX", "1000"]).is_ok());
+}
+
+#[tokio::test]
+async fn answers_that_come_when_most_of_the_ttl_is_over_are_no_lease() {
+    let Some(nodes) = nodes(5) else { return };
+    let client = client(&nodes).await;
+    token(&client, "x").await;
+    for server in &nodes.servers {
+        assert!(ask(server, &["CLIENT", "PAUSE", "4000", "ALL"]).is_ok());
+    }
+    let error = client.lock("x").ttl(TTL).attempt().await.unwrap_err();
+    assert!(error.to_string().contains("0 of 5 nodes answered"), "{error}");
+    // What was executed late after all is given back, and does not stay for a ttl of whoever asks next.
+    client.lock("x").ttl(TTL).or_wait().await.release().await.unwrap();
+    until("nothing is left", || nodes.having("lock:x") == 0).await;
+}
+
+#[tokio::test]
+async fn who_waited_for_long_has_the_whole_ttl() {
+    let Some(nodes) = nodes(3) else { return };
+    let (one, two) = (client(&nodes).await, client(&nodes).await);
+    let held = one.lock("x").ttl(TTL).acquire().await.unwrap();
+    let waits = tokio::spawn(async move { two.lock("x").ttl(TTL).acquire_within(PATIENCE).await });
+    tokio::time::sleep(TTL * 2).await;
+    held.release().await.unwrap();
+    let lease = waits.await.unwrap().unwrap();
+    // It counts from the proposal that won, not from the first of many; a busy machine may take a part of it.
+    assert!(lease.remaining() > TTL / 2, "{:?}", lease.remaining());
+    tokio::time::sleep(TTL * 2).await;
+    lease.check().expect("it is renewed");
+}
+
+#[tokio::test]
+async fn nodes_that_forget_one_after_the_other_lose_nothing() {
+    let Some(mut nodes) = nodes(3) else { return };
+    let (one, two) = (client(&nodes).await, client(&nodes).await);
+    let lease = one.lock("x").ttl(TTL).acquire().await.unwrap();
+    // What a node has may be of one who tried, and is gone at once: it counts once it is the holder's again.
+    let on = |nodes: &Nodes, node: usize| {
+        let told = ask(&nodes.servers[node], &["GET", "lock:x"]).unwrap_or_default();
+        // It starts with the id of the claim; what it is granted under differs from node to node.
+        told.lines().nth(1).and_then(|value| value.get(..16)).map(str::to_owned)
+    };
+    until("each has it", || nodes.having("lock:x") == 3).await;
+    let value = on(&nodes, 0);
+    let each_has_it = |nodes: &Nodes| (0..3).all(|node| on(nodes, node) == value);
+    for node in [2, 1, 0, 2] {
+        until("each has it", || each_has_it(&nodes)).await;
+        nodes.servers[node].go_on().unwrap();
+        match two.lock("x").ttl(TTL).try_acquire().await {
+            Ok(None) | Err(Error::Store(_)) => {}
+            other => panic!("it is held: {other:?}"),
+        }
+    }
+    until("each has it", || each_has_it(&nodes)).await;
+    lease.check().expect("it is held all the time");
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_no_lock_in_its_place_is_told_and_left_alone() {
+    let Some(nodes) = nodes(5) else { return };
+    let client = client(&nodes).await;
+    for count in [3, 5] {
+        for server in &nodes.servers[..count] {
+            assert!(ask(server, &["HSET", "lock:data", "field", "value"]).is_ok());
+        }
+        let error = client.lock("data").ttl(TTL).acquire_within(PATIENCE).await.unwrap_err();
+        assert!(error.to_string().contains("the key lock:data is a hash"), "{error}");
+    }
+    for server in &nodes.servers {
+        assert!(ask(server, &["HGET", "lock:data", "field"]).unwrap().contains("value"));
+    }
 }

@@ -33,11 +33,13 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     // Most steps lead to a state that is known.
-    let search = Quorum::small(None).checker().target_state_count(args.states * 4).spawn_bfs().join();
+    // Without a bound, which is what zero means there, it would go on until no memory is left.
+    let most = (args.states * 4).max(1);
+    let search = Quorum::small(None).checker().target_state_count(most).spawn_bfs().join();
     let mut sound = search.unique_state_count() >= args.states || search.is_done();
     sound &= judge("three nodes, two clients", &search, &[]);
-    let walk = |world: Quorum, steps| {
-        world.checker().target_state_count(steps).spawn_simulation(args.seed, UniformChooser).join()
+    let walk = |world: Quorum, steps: usize| {
+        world.checker().target_state_count(steps.max(1)).spawn_simulation(args.seed, UniformChooser).join()
     };
     let large = walk(Quorum::large(None), args.steps);
     sound &= judge("five nodes, three clients, at random", &large, &[WON_TWICE, WON_HIGHER]);

@@ -164,6 +164,10 @@ async fn c19_it_is_shown_before_anybody_has_asked_for_the_name(bench: &Bench) ->
     }
     let gone = || async { Ok(bench.two.inspect(&claim.name).await?.closed.is_none().then_some(())) };
     bench.in_time("the opening of a name that nobody asks for", DELAY, gone).await?;
+    if bench.offer.of_several {
+        let unlisted = || async { Ok(bench.two.list("sho", None).await?.is_empty().then_some(())) };
+        bench.in_time("the opening of a name in each", DELAY, unlisted).await?;
+    }
     ensure!(bench.two.list("sho", None).await?.is_empty(), "a name that has opened is not listed");
     bench.two.granted(&bench.attempt(&claim.name)).await.map(drop)
 }

@@ -109,6 +109,10 @@ async fn c13_a_closure_is_shown(bench: &Bench) -> Check {
     ensure!(bench.two.list("sh", None).await? == [shut.name.clone()], "a shut name is listed");
     let gone = || async { Ok(bench.two.inspect(&shut.name).await?.closed.is_none().then_some(())) };
     bench.in_time("the opening of a name", SHUT, gone).await?;
+    if bench.offer.of_several {
+        let unlisted = || async { Ok(bench.two.list("sh", None).await?.is_empty().then_some(())) };
+        bench.in_time("the opening of a name in each", SHUT, unlisted).await?;
+    }
     ensure!(bench.two.list("sh", None).await?.is_empty(), "a name that has opened is not listed");
     Ok(())
 }

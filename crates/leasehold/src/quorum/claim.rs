@@ -118,7 +118,7 @@ impl Quorum {
     }
 
     /// As many nodes as no majority can do without.
-    fn in_the_way(&self) -> usize {
+    pub(super) fn in_the_way(&self) -> usize {
         self.0.nodes.len() + 1 - self.needed()
     }
 

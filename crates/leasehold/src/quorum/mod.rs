@@ -259,19 +259,27 @@ impl Store for Quorum {
 
     async fn release(&self, name: &LockName, id: ClaimId, leave: Leave) -> Result<Release> {
         let mut answers = self.give_back(name, id, &leave, *self.0.may.ttl.end());
-        let (mut done, mut what, mut heard) = (0, Release::NotHeld, Heard::default());
+        let (mut had, mut had_not, mut what, mut heard) = (0, 0, Release::NotHeld, Heard::default());
         while let Some(answer) = answers.recv().await {
             match answer.said {
-                Ok(said) => {
-                    done += 1;
-                    what = if said == Release::NotHeld { what } else { said };
-                    heard.ok(&answer.node);
+                Ok(Release::NotHeld) => had_not += 1,
+                Ok(said) => (had, what) = (had + 1, said),
+                Err(error) => {
+                    heard.failed(&answer.node, &error);
+                    continue;
                 }
-                Err(error) => heard.failed(&answer.node, &error),
             }
-            if done >= self.needed() {
+            heard.ok(&answer.node);
+            // What ran out on most nodes is held no longer, though one may be late; and one may never have had it.
+            if had >= self.needed() {
                 return Ok(what);
             }
+            if had_not >= self.in_the_way() {
+                return Ok(Release::NotHeld);
+            }
+        }
+        if had + had_not >= self.needed() {
+            return Ok(what);
         }
         Err(self.too_few(Op::Release, Some(name), &heard))
     }
