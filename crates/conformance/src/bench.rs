@@ -109,7 +109,9 @@ impl Bench {
     /// The ttl for cases that wait until a lease runs out. Not too short for a machine that is busy with
     /// something else: real time passes between two steps of a case as well.
     pub(crate) fn short(&self) -> Duration {
-        if self.movable() { self.long() } else { self.within(Duration::from_secs(2)) }
+        // Of several servers each has but a part of it to answer in.
+        let seconds = if self.offer.of_several { 4 } else { 2 };
+        if self.movable() { self.long() } else { self.within(Duration::from_secs(seconds)) }
     }
 
     fn within(&self, ttl: Duration) -> Duration {
