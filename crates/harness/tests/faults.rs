@@ -1,5 +1,5 @@
-//! A tenth of what `cargo xtask prove` does under `faults-redis`, `cluster` and `split`, and a little of `quorum`: each
-//! fault of real Redis servers for three seconds.
+//! A little of what `cargo xtask prove` does under `faults-redis`, `quorum`, `sentinel`, `cluster` and `split`: each fault
+//! of real Redis servers for three seconds.
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::time::Duration;
