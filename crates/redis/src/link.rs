@@ -1,31 +1,34 @@
 //! The connection: at most one answer to each request, a deadline round each, and a new connection where the old
 //! one has gone silent.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+mod greeting;
+mod live;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
-use leasehold_core::{BootTime, Clock, Doubt, StoreErrorKind, fault};
+use leasehold_core::{Clock, Doubt, StoreErrorKind};
 use redis::aio::{MultiplexedConnection, PubSubSink};
 use redis::{Cmd, Msg, PushInfo, RedisResult, Value};
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::{Mutex, Notify};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::config::{Place, Settings, Site};
+use live::Asking;
+pub(crate) use live::{Doubts, Live};
+
+use crate::config::{Settings, Site};
 use crate::fail::{Fail, Result};
 use crate::members::Members;
 use crate::nodes::Peers;
-use crate::script::{Answer, MEMBERS, Script, text};
+use crate::script::Script;
 use crate::sentinel::{Found, Lookout};
 use crate::transport::{Door, login};
 
-/// After so many requests without an answer a connection counts as dead: no client library notices one on which
-/// nothing arrives any more.
-const MOST_MISSES: u32 = 2;
 /// How soon the sentinels are asked again who named a server that is no master.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -58,102 +61,6 @@ struct State {
     failed: Option<Fail>,
     /// Which process of the server was spoken to last, and after how many moves of the master.
     seen: Option<(u64, String)>,
-}
-
-/// What speaks against the server still having what it granted.
-#[derive(Debug, Default)]
-pub(crate) struct Doubts {
-    cut: Notify,
-    replaced: Notify,
-}
-
-impl Doubts {
-    /// Raises one.
-    pub(crate) fn raise(&self, doubt: Doubt) {
-        match doubt {
-            Doubt::Cut => self.cut.notify_one(),
-            Doubt::Replaced => self.replaced.notify_one(),
-        }
-    }
-
-    /// Returns once there is one.
-    pub(crate) async fn next(&self) -> Doubt {
-        tokio::select! {
-            biased;
-            () = self.replaced.notified() => Doubt::Replaced,
-            () = self.cut.notified() => Doubt::Cut,
-        }
-    }
-}
-
-/// One connection.
-pub(crate) struct Live {
-    connection: MultiplexedConnection,
-    at: Found,
-    misses: AtomicU32,
-    /// Given up by us. The task that drives it knows, too: then its end is no news.
-    dead: Arc<AtomicBool>,
-    /// That task, where it is ours.
-    driver: Option<AbortHandle>,
-    /// Until then the server may have forgotten what was granted before its start, and is still held.
-    shut_until: Option<BootTime>,
-}
-
-/// What a server says of itself.
-#[derive(Debug, Default)]
-struct Told {
-    /// Which process it is.
-    run_id: Option<String>,
-    /// For how long it has run.
-    uptime: Option<Duration>,
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        if let Some(driver) = &self.driver {
-            driver.abort();
-        }
-    }
-}
-
-/// A request under way. Who has a deadline of his own drops it before ours: that it was not answered counts all the
-/// same, or a connection that has gone silent would be kept for ever.
-struct Asking<'a> {
-    live: &'a Live,
-    clock: &'a Clock,
-    since: BootTime,
-    /// Shorter waits say nothing. `None` once it is over.
-    least: Option<Duration>,
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        if self.least.is_some_and(|least| self.clock.now().since(self.since) >= least) {
-            self.live.miss();
-        }
-    }
-}
-
-impl Live {
-    fn miss(&self) {
-        if self.misses.fetch_add(1, Ordering::SeqCst) + 1 >= MOST_MISSES {
-            self.give_up();
-        }
-    }
-
-    /// Whoever asks next gets a new one.
-    pub(crate) fn give_up(&self) {
-        self.dead.store(true, Ordering::SeqCst);
-    }
-
-    /// Where the server is.
-    pub(crate) fn place(&self) -> &Place {
-        self.at.door.place()
-    }
-
-    fn is_usable(&self) -> bool {
-        !self.dead.load(Ordering::SeqCst) && self.at.is_current()
-    }
 }
 
 impl Link {
@@ -373,103 +280,14 @@ impl Link {
         let door = at.door.clone();
         let opened = door.open(ended).await;
         let (connection, driver) = opened.map_err(|error| at.told(door.failed(error.into())))?;
-        let (misses, shut_until) = (AtomicU32::new(0), None);
-        let mut live = Live { connection, at, misses, dead, driver, shut_until };
-        // A server that does not want this client may say so, or hang up, at the first request only.
-        let first = |fail: Fail| door.failed(fail);
-        self.refuse_replicas(&live).await.map_err(first)?;
-        let Told { run_id, uptime } = self.ask_itself(&live).await.map_err(first)?;
-        if let Some(run_id) = &run_id {
-            self.peers.meet(&self.label, run_id).map_err(Fail::not_sent)?;
-        }
-        self.agree(&live).await.map_err(Fail::not_sent)?;
-        if !self.restart_delay.is_zero() {
-            let Some(uptime) = uptime else {
-                return Err(Fail::new(
-                    StoreErrorKind::Denied,
-                    "restart_delay= needs to know when the server was started",
-                )
-                .help("give this user the right +info"));
-            };
-            // It tells whole seconds, of which the last may just have begun.
-            let left = (self.restart_delay + Duration::from_secs(1)).saturating_sub(uptime);
-            live.shut_until = (!left.is_zero()).then(|| self.clock.now().after(left));
-        }
+        let mut live = Live::new(connection, at, dead, driver);
+        let run_id = self.greet(&mut live).await?;
         Ok((live, run_id))
-    }
-
-    /// Compares the list of nodes with those that other clients came with, where this is one of them. A server on which
-    /// that cannot be noted (by its rights, or for want of memory) keeps locks all the same.
-    async fn agree(&self, live: &Live) -> Result<()> {
-        let Some(members) = &self.members else { return Ok(()) };
-        let (keys, words) = members.words();
-        match self.run_on(live, &MEMBERS, &keys, &words).await {
-            Ok(told) => members.hear(&self.label, told),
-            Err(fail) if fail.outcome_unknown() => Err(fail),
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// Whether the server, which was started a short while ago, may grant anything yet.
-    pub(crate) fn may_grant(&self, live: &Live) -> Result<()> {
-        if fault!("redis_grants_at_once") {
-            return Ok(());
-        }
-        let left = live.shut_until.map_or(Duration::ZERO, |end| end.since(self.clock.now()));
-        if left.is_zero() {
-            return Ok(());
-        }
-        let message = format!(
-            "the server was started a moment ago, and may have forgotten what is held: nothing is granted for another \
-             {left:.1?} (restart_delay={:?})",
-            self.restart_delay,
-        );
-        Err(Fail::new(StoreErrorKind::Unavailable, message)
-            .help(
-                "wait: what was granted before has run out by then; restart_delay=0s is for a server that keeps each \
-                 write at once (appendfsync always)",
-            ))
     }
 
     /// Returns once what the server granted may be gone.
     pub(crate) async fn doubt(&self) -> Doubt {
         self.doubts.next().await
-    }
-
-    async fn refuse_replicas(&self, live: &Live) -> Result<()> {
-        let mut answer = match self.call_on(live, &redis::cmd("ROLE")).await {
-            Ok(value) => Answer::new(value)?,
-            // Not every user may ask; then the first write tells.
-            Err(fail) if fail.is("NOPERM") => return Ok(()),
-            Err(fail) => return Err(fail),
-        };
-        let what = match answer.text()?.as_str() {
-            "master" => return Ok(()),
-            "slave" if fault!("sentinel_trusts_role") => return Ok(()),
-            "slave" => format!("a replica of {}:{}", answer.text()?, answer.natural()?),
-            role => format!("no master: its role is {role}"),
-        };
-        self.doubts.replaced.notify_one();
-        Err(live
-            .at
-            .told(Fail::new(StoreErrorKind::Unavailable, format!("this server is {what}")).word("READONLY"))
-            .help("name the master in the URL, or let Sentinel find it: redis+sentinel:"))
-    }
-
-    async fn ask_itself(&self, live: &Live) -> Result<Told> {
-        match self.call_on(live, redis::cmd("INFO").arg("server")).await {
-            Ok(value) => {
-                let told = text(value)?;
-                let line = |start| told.lines().find_map(|line| line.strip_prefix(start)).map(str::trim);
-                let uptime = line("uptime_in_seconds:").and_then(|seconds| seconds.parse().ok());
-                Ok(Told {
-                    run_id: line("run_id:").map(str::to_owned),
-                    uptime: uptime.map(Duration::from_secs),
-                })
-            }
-            Err(fail) if fail.is("NOPERM") => Ok(Told::default()),
-            Err(fail) => Err(fail),
-        }
     }
 
     /// Sends one request to a server whatever its role: over the connection if there is one, else over a new one that
@@ -532,12 +350,6 @@ impl Link {
     pub(crate) async fn close(&self) {
         *self.watching.lock().unwrap_or_else(PoisonError::into_inner) = JoinSet::new();
         self.state.lock().await.live = None;
-    }
-}
-
-impl std::fmt::Debug for Live {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Live").field("dead", &self.dead).finish_non_exhaustive()
     }
 }
 
