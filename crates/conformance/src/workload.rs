@@ -20,7 +20,7 @@ crate::cases::cases! {
 }
 
 const TASKS: u32 = 8;
-/// How many claims each task states.
+/// How many claims each task states, if it needs no luck.
 const CLAIMS: u64 = 40;
 /// The names, and how many permits each has; zero for readers and writers.
 const NAMES: [(&str, u32); 3] = [("mutex", 0), ("readers:writers", 0), ("three", 3)];
@@ -41,11 +41,28 @@ async fn round(bench: &Bench, seed: u64) -> Check {
     let ttl = ttl.clamp(*bench.offer.capabilities.ttl.start(), *bench.offer.capabilities.ttl.end());
     let late = (10, ttl / 8);
     let odds = Odds { loses_reply: 10, loses_request: 3, refused: 3, late };
+    // Without a line, who asks while somebody has it comes in by luck; where time does not wait for him, seldom, so that
+    // he has to ask oftener.
+    let (lucky, claims) = match bench.offer.capabilities.queueing {
+        Queueing::Never if bench.clock().runs() => (16, 4 * CLAIMS),
+        Queueing::Never => (2, CLAIMS),
+        _ => (1, CLAIMS),
+    };
     let tasks = (1..=TASKS).map(|number| {
         let client = if number % 2 == 0 { &bench.one } else { &bench.two };
         let dice = fastrand::Rng::with_seed(seed * 1000 + u64::from(number));
         let store = Chaos::new(client.store(), clock.clone(), odds, seed * 2000 + u64::from(number));
-        Task { number, bench, store, recorder: Arc::clone(&recorder), clock: clock.clone(), dice, ttl }.run()
+        Task {
+            number,
+            bench,
+            store,
+            recorder: Arc::clone(&recorder),
+            clock: clock.clone(),
+            dice,
+            ttl,
+            claims,
+        }
+        .run()
     });
     let tasks = futures_util::future::join_all(tasks);
     // A clock that stands still has to be moved, or nobody would ever be late, expire, or wake up.
@@ -61,12 +78,6 @@ async fn round(bench: &Bench, seed: u64) -> Check {
     let report = check_history(&recorder.records());
     eprintln!("workload: {report}");
     let all = u64::from(TASKS) * CLAIMS;
-    // Without a line, who asks while somebody has it comes in by luck; where time does not wait for him, seldom.
-    let lucky = match bench.offer.capabilities.queueing {
-        Queueing::Never if bench.clock().runs() => 16,
-        Queueing::Never => 2,
-        _ => 1,
-    };
     let least = Least { grants: all / 4 / lucky, contended: all / 8 / lucky, faults: all / 8 };
     if let Err(failure) = report.judge(&least) {
         return Err(failure.during(keep(&recorder)?));
@@ -106,6 +117,8 @@ struct Task<'a> {
     clock: Clock,
     dice: fastrand::Rng,
     ttl: Duration,
+    /// How many it states.
+    claims: u64,
 }
 
 async fn perhaps_dropped<T>(polls: Option<usize>, future: impl Future<Output = T>) -> Option<T> {
@@ -123,7 +136,7 @@ enum Outcome {
 
 impl Task<'_> {
     async fn run(mut self) -> Check {
-        let mut numbers = 1..=CLAIMS;
+        let mut numbers = 1..=self.claims;
         while let Some(number) = numbers.next() {
             if self.bench.offer.capabilities.together && self.dice.u8(..6) == 0 {
                 let numbers: Vec<u64> = [number].into_iter().chain(numbers.next()).collect();

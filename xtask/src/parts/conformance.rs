@@ -5,8 +5,11 @@ use crate::Result;
 use crate::command::Line;
 use crate::context::Session;
 
+/// Half of a case's time is its server's start, or a wait.
+const AT_ONCE: Manner = Manner { threads: Some(3) };
+
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    run_tests(session, Home::Conformance, &[], Manner::default())?;
+    run_tests(session, Home::Conformance, &[], AT_ONCE)?;
     if session.problems.is_empty() && session.tally.ran() > 0 {
         // The suite itself knows why it skips what: a list that nobody prints grows.
         let list = Line::cargo("test --quiet --workspace --all-features --test conformance -- --skipped");
