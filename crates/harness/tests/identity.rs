@@ -34,7 +34,9 @@ impl Log {
         let clock = Clock::system();
         let end = clock.now().after(SOON);
         loop {
-            let said = self.0.lock().unwrap().clone();
+            let mut said = self.0.lock().unwrap().clone();
+            // A doubt that comes up while it is being asked has it asked once more.
+            said.dedup();
             if said.contains(&word) {
                 return said;
             }
