@@ -311,20 +311,21 @@ impl Link {
     }
 
     async fn door(&self) -> Result<Arc<Door>> {
+        Ok(self.found().await?.door)
+    }
+
+    /// The server that is spoken to.
+    async fn found(&self) -> Result<Found> {
         match &self.route {
-            Route::Fixed(door) => Ok(door.clone()),
+            Route::Fixed(door) => Ok(Found::fixed(door.clone())),
             // The one that is asked for leases.
-            Route::Watched(_) => Ok(self.live().await?.at.door.clone()),
+            Route::Watched(_) => Ok(self.live().await?.at.clone()),
         }
     }
 
     /// A connection of its own that hears one channel; it ends when the master is another one.
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<(PubSubSink, BoxStream<'static, Msg>)> {
-        let at = match &self.route {
-            Route::Fixed(door) => Found::fixed(door.clone()),
-            // The one that is asked for leases.
-            Route::Watched(_) => self.live().await?.at.clone(),
-        };
+        let at = self.found().await?;
         let (sink, stream) = at.door.subscribe(channel).await?;
         Ok((sink, stream.take_until(Box::pin(async move { at.outdated().await })).boxed()))
     }

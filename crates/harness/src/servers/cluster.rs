@@ -11,14 +11,11 @@ pub use moving::Move;
 
 use super::net::Host;
 use super::redis::{Redis, ask, ok, refused, said};
-use super::{NoServer, Server};
+use super::{NoServer, Server, until};
 
 const SLOTS: usize = 16_384;
-/// All that is asked for here is there by then, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// A failover that a replica was told to begin is over by then, one way or the other.
 const GIVEN_UP: Duration = Duration::from_secs(6);
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// What a cluster for tests is to be like.
 #[derive(Debug, Clone)]
@@ -283,16 +280,4 @@ impl Entry {
 fn view(server: &Server) -> io::Result<Vec<Entry>> {
     let text = said(server, &["CLUSTER", "NODES"])?;
     Ok(text.lines().filter_map(Entry::read).collect())
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
-    let clock = Clock::system();
-    let end = clock.now().after(PATIENCE);
-    while !holds()? {
-        if clock.now() >= end {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("in vain: {what}")));
-        }
-        std::thread::sleep(PAUSE);
-    }
-    Ok(())
 }

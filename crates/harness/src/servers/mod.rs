@@ -22,6 +22,9 @@ use tempfile::TempDir;
 
 /// How long a server may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// All that servers do among themselves is done by then, however busy the machine is.
+const SETTLED: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(10);
 /// Somebody else may take a free port before the server does.
 const TRIES: u32 = 5;
 
@@ -203,6 +206,19 @@ impl std::fmt::Debug for Server {
             .field("runs", &child.is_some())
             .finish()
     }
+}
+
+/// Returns once several servers have done among themselves what they were to do.
+fn until(what: &str, mut holds: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
+    let clock = Clock::system();
+    let end = clock.now().after(SETTLED);
+    while !holds()? {
+        if clock.now() >= end {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("in vain: {what}")));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
 }
 
 /// A port that nobody listens on now.

@@ -12,13 +12,10 @@ use tempfile::TempDir;
 use super::certificates::{Certificates, HOST};
 use super::net::Host;
 use super::redis::{Redis, ask, ask_at, tls_lines};
-use super::{NoServer, Recipe, Server};
+use super::{NoServer, PAUSE, Recipe, Server, until};
 
 /// As the sentinels call the master.
 pub const NAME: &str = "main";
-/// All that is asked for here is there by then, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(10);
 /// An ordered failover that is not over by then was given up.
 const ORDER_AGAIN: Duration = Duration::from_secs(5);
 
@@ -386,18 +383,6 @@ fn field<'a>(told: &'a str, key: &str) -> Option<&'a str> {
     let mut parts = told.split("\r\n").filter(|part| !part.starts_with(['$', '*']));
     parts.find(|part| *part == key)?;
     parts.next()
-}
-
-fn until(what: &str, mut done: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
-    let clock = Clock::system();
-    let end = clock.now().after(PATIENCE);
-    while !done()? {
-        if clock.now() >= end {
-            return Err(io::Error::other(format!("not in time: {what}")));
-        }
-        std::thread::sleep(PAUSE);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

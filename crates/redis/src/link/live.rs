@@ -15,6 +15,7 @@ use crate::sentinel::Found;
 /// After so many requests without an answer a connection counts as dead: no client library notices one on which
 /// nothing arrives any more.
 const MOST_MISSES: u32 = 2;
+
 /// What speaks against the server still having what it granted.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
