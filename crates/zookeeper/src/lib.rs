@@ -1,0 +1,1 @@
+//! The ZooKeeper store: the line of sequential nodes that its recipes share.
