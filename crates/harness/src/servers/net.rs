@@ -1,7 +1,7 @@
 //! A network of its own for a test: hosts that reach each other through a hub, and ways between them that are cut.
 //!
 //! Each host is a network namespace without a name, and lives as long as the process that keeps it: nothing can be left
-//! behind. Servers are placed on hosts by [`Redis::host`](super::redis::Redis::host), programs are started there by
+//! behind. Servers are placed on hosts by their recipes, such as [`Redis::host`](super::redis::Redis::host), programs are started there by
 //! [`Host::command`], and a thread goes there by [`Host::enter`]. The hub routes between them; what is cut, it drops
 //! without a word, as a broken network does. From outside nothing on a host is reached but by sockets in the file
 //! system.
@@ -169,6 +169,17 @@ impl Host {
     pub fn enter(&self) -> io::Result<()> {
         let space = std::fs::File::open(&self.space)?;
         enter(&space)
+    }
+
+    /// Does something there, or here where there is no host.
+    pub(crate) fn there<T: Send>(
+        host: Option<&Self>,
+        work: impl FnOnce() -> io::Result<T> + Send,
+    ) -> io::Result<T> {
+        let Some(host) = host else { return work() };
+        // By a thread that goes there for good, and ends.
+        let gone = std::thread::scope(|scope| scope.spawn(|| host.enter().and_then(|()| work())).join());
+        gone.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::net::Host;
 use super::redis::{Redis, ask};
-use super::{NoServer, Server};
+use super::{NoServer, Server, start_all};
 
 /// Independent servers.
 #[derive(Debug)]
@@ -18,15 +18,8 @@ impl Nodes {
     ///
     /// When there is no such server on this machine, or one does not start.
     pub fn start(count: usize, redis: &Redis) -> Result<Self, NoServer> {
-        let servers = std::thread::scope(|scope| {
-            // All at once: each takes a while until it answers.
-            let starting: Vec<_> = (0..count).map(|_| scope.spawn(|| redis.clone().start())).collect();
-            let started = starting.into_iter().map(|server| match server.join() {
-                Ok(server) => server,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            started.collect::<Result<_, _>>()
-        })?;
+        // All at once: each takes a while until it answers.
+        let servers = start_all(vec![redis.clone(); count], Redis::start)?;
         Ok(Self { servers })
     }
 

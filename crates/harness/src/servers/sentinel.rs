@@ -194,13 +194,8 @@ impl Watched {
         }
     }
 
-    /// The sentinels that are not stopped: to wait for the others would take longer than all else.
     fn awake(&self) -> impl Iterator<Item = &Server> {
-        let stopped = |sentinel: &Server| {
-            let pid = sentinel.pid().map_or(0, |pid| pid.as_raw_nonzero().get());
-            std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
-        };
-        self.sentinels.iter().filter(move |sentinel| !stopped(sentinel))
+        self.sentinels.iter().filter(|sentinel| sentinel.is_awake())
     }
 
     /// Where a sentinel says that the master is; nowhere if it does not answer.
