@@ -310,12 +310,12 @@ async fn the_doctor_tells_what_it_found_and_leaves_nothing() {
     assert!(greeting.starts_with("etcd 3."), "{greeting}");
     assert_eq!(store.ping().await.unwrap(), None);
     let checks = store.checkup().await;
-    for name in ["members", "leader", "version", "alarms", "ttl", "cleartext"] {
+    for name in ["members", "leader", "version", "alarms", "leases", "cleartext"] {
         let check = checks.iter().find(|check| check.name == name).unwrap();
         assert!(check.health != Health::Failed, "{check:?}");
         assert_eq!(check.fix.is_some(), check.health != Health::Ok, "{check:?}");
     }
-    let ttl = checks.iter().find(|check| check.name == "ttl").unwrap();
+    let ttl = checks.iter().find(|check| check.name == "leases").unwrap();
     assert!(ttl.says.contains("1s was asked for and 2s got"), "{ttl:?}");
     let name = LockName::parse("bare").unwrap();
     assert!(store.bare(&name).await.unwrap().is_some());
