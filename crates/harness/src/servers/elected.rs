@@ -152,3 +152,29 @@ impl Elected {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_in_etcd_is_seen_until_it_is_revoked() {
+        let members = match Elected::start(Maker::Etcd, 1) {
+            Ok(Elected::Etcd(members)) => members,
+            Err(NoServer::Missing(tool)) => return eprintln!("skipped: there is no {tool} here"),
+            other => panic!("{other:?}"),
+        };
+        members.ask(0, "/v3/lease/grant", r#"{"ID":"77","TTL":"5"}"#).unwrap();
+        // "lock/x/4d", as `etcdctl lock` has it.
+        members.ask(0, "/v3/kv/put", r#"{"key":"bG9jay94LzRk","value":"","lease":"77"}"#).unwrap();
+        let elected = Elected::Etcd(members);
+        assert_eq!((elected.in_line("x").unwrap(), elected.in_line("y").unwrap()), (1, 0));
+        assert_eq!(elected.left().unwrap(), ["lock/x/4d", "lease 77 of 5 s"]);
+        let Elected::Etcd(members) = &elected else { unreachable!() };
+        members.revoke_all(0).unwrap();
+        assert_eq!(elected.left().unwrap(), [""; 0]);
+        for _ in 0..2 {
+            members.compact(0).unwrap();
+        }
+    }
+}
