@@ -104,7 +104,7 @@ async fn whoever_is_signed_by_the_named_authority_is_trusted_and_nobody_else() {
     assert!(error.to_string().contains("certificate"), "{error}");
     // The server wants to know who we are.
     look(&server.url("ca.pem", "")).await.unwrap_err();
-    look(&url.replace("etcds://", "etcd://").split('?').next().unwrap()).await.unwrap_err();
+    look(url.replace("etcds://", "etcd://").split('?').next().unwrap()).await.unwrap_err();
 }
 
 fn base64(text: &str) -> &'static str {
