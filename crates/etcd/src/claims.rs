@@ -74,7 +74,7 @@ impl EtcdStore {
         for _ in 0..ROUNDS {
             let mine = view.mine(&on.own, claim.id)?;
             let (ahead, stood) = match mine {
-                Some((_, member, value)) if value.holds() => {
+                Some((_, member, value)) if value.holds() && value.share == claim.share => {
                     return Ok(Ok(self.repeat(&on, member.lease, member.created).await?));
                 }
                 Some((index, member, value)) => {
