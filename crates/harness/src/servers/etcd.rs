@@ -50,6 +50,12 @@ impl Etcd {
         Server::start(self)
     }
 
+    /// The version that comes in a Python package, instead of the distribution's.
+    #[must_use]
+    pub fn newer(self) -> Self {
+        Self { program: Some(NEWER), ..self }
+    }
+
     /// One more word of its command line.
     #[must_use]
     pub fn word(mut self, word: impl Into<String>) -> Self {
