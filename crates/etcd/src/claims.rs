@@ -39,7 +39,7 @@ impl<'a> Stating<'a> {
         let keys = store.keys(&claim.name);
         let own = keys.own(claim.id);
         let Shared { clock, link, .. } = &*store.0;
-        Self { claim, keys, own, asked: clock.now(), seen: link.revision() }
+        Self { claim, keys, own, asked: clock.now(), seen: link.highest() }
     }
 
     fn waits(&self) -> Standing {
@@ -74,7 +74,7 @@ impl EtcdStore {
         for _ in 0..ROUNDS {
             let mine = view.mine(&on.own, claim.id)?;
             let (ahead, stood) = match mine {
-                Some((_, member, value)) if value.holds() => {
+                Some((_, member, value)) if value.holds() && value.share == claim.share => {
                     return Ok(Ok(self.repeat(&on, member.lease, member.created).await?));
                 }
                 Some((index, member, value)) => {
@@ -276,8 +276,8 @@ impl EtcdStore {
     ) -> Result<Grant> {
         let Stating { claim, keys, own, asked, seen } = on;
         let Shared { link, holds, wakes, .. } = &*self.0;
-        // What stood in line since before may be older than what was seen, and yet in order.
-        let back = if short { link.revision() < *seen } else { created <= *seen };
+        // What has stood in line since before may be older than what was seen, and yet in order.
+        let back = if short { link.revision() < link.highest() } else { created <= *seen };
         let Some(token) = token(created).filter(|_| !back) else {
             return Err(Fail::new(
                 StoreErrorKind::Protocol,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::etcd::{Etcd, Members};
+use super::etcd::{Etcd, Members, NEWER};
 use super::net::Host;
 use super::zookeeper::{Ensemble, ZooKeeper};
 use super::{NoServer, Server, until};
@@ -30,7 +30,7 @@ pub enum Elected {
 impl Maker {
     fn etcd(self) -> Etcd {
         let etcd = Etcd::default();
-        if self == Self::NewerEtcd { etcd.newer() } else { etcd }
+        if self == Self::NewerEtcd { etcd.program(NEWER) } else { etcd }
     }
 }
 

@@ -50,10 +50,11 @@ impl Etcd {
         Server::start(self)
     }
 
-    /// The version that comes in a Python package, instead of the distribution's.
+    /// Another program, such as [`NEWER`].
     #[must_use]
-    pub fn newer(self) -> Self {
-        Self { program: Some(NEWER), ..self }
+    pub fn program(mut self, program: &'static str) -> Self {
+        self.program = Some(program);
+        self
     }
 
     /// One more word of its command line.
