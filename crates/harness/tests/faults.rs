@@ -82,4 +82,6 @@ faults!(
     etcd_revoked,
     etcd_compacted,
     etcd_split,
+    etcd_newer_leader_stopped,
+    etcd_newer_split,
 );

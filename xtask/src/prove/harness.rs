@@ -65,9 +65,10 @@ pub(super) fn split(proof: &mut Proof) -> Result<bool> {
     program(proof, "faults", &["--split"], 120)
 }
 
-/// So long of each thing that befalls etcd.
+/// So long of each thing that befalls etcd, and of clients that die and freeze.
 pub(super) fn faults_etcd(proof: &mut Proof) -> Result<bool> {
-    program(proof, "faults", &["--etcd"], 60)
+    let servers = program(proof, "faults", &["--etcd"], 60)?;
+    Ok(program(proof, "fight", &["--etcd", "--processes", "32"], 60)? && servers)
 }
 
 /// So long of failovers of each kind.
