@@ -4,4 +4,7 @@
 //! A model calls the formulas that ship, so it cannot agree with a formula that does not.
 #![forbid(unsafe_code)]
 
+mod clock;
 pub mod quorum;
+pub mod search;
+pub mod zookeeper;

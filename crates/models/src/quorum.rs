@@ -9,8 +9,9 @@ mod node;
 
 use std::collections::BTreeSet;
 
-use leasehold_core::BootTime;
 use stateright::{Model, Property};
+
+use crate::clock::at;
 
 pub use client::{Client, Phase};
 pub use node::{Lock, Node, Said};
@@ -277,11 +278,6 @@ pub enum Event {
     Lose(u8),
     /// A node's clock jumps.
     Jump(u8),
-}
-
-/// A moment as the formulas take it.
-pub(crate) fn at(seconds: u8) -> BootTime {
-    BootTime::from_nanos(u64::from(seconds) * 1_000_000_000)
 }
 
 impl World {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use leasehold_core::quorum::{Tally, Upshot, Verdict, Vote, Word, majority, proposal, upshot};
 use leasehold_core::{BootTime, ServerTime, Token, valid_until};
 
-use super::{Id, Message, Mutant, Quorum, Said, World, at};
+use super::{Id, Message, Mutant, Quorum, Said, World};
+use crate::clock::at;
 
 /// A client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
