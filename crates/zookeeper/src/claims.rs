@@ -72,8 +72,9 @@ impl ZooKeeperStore {
     async fn enter(&self, claim: &Claim, asked: BootTime) -> Result<Next> {
         let session = self.0.sessions.of(claim.id, claim.ttl).await?;
         if claim.turn == Turn::Now {
-            // A try leaves no trace, not even for a moment, where it cannot succeed.
-            let view = self.look(&session, &claim.name).await?;
+            // A try leaves no trace, not even for a moment, where it cannot succeed. Nor does it fail for what is over: this
+            // server may be behind the one that somebody else let go at.
+            let view = self.look_anew(&session, &claim.name).await?;
             let ahead = view.members.len();
             if view.place_of(claim.id).is_none()
                 && let Some(next) = self.refused(&session, claim, &view, ahead).await?

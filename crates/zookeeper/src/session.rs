@@ -198,12 +198,13 @@ impl Sessions {
         });
     }
 
-    /// Returns once a connection has ended.
+    /// Returns once a connection has ended. Another server will answer, if any: holders are warned until their leases have
+    /// been asked for, since it may be long before that is possible.
     pub(crate) async fn doubted(&self) -> Doubt {
         while !self.doubts.cut.swap(false, Ordering::AcqRel) {
             self.doubts.notify.notified().await;
         }
-        Doubt::Cut
+        Doubt::Replaced
     }
 
     /// Ends all connections. The sessions end by themselves, later.
