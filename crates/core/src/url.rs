@@ -92,13 +92,13 @@ schemes! {
     /// Tair over TLS.
     Tairs "tairs" Hosts ["prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"];
     /// ZooKeeper.
-    Zookeeper "zookeeper" Hosts ["auth_file", "session"];
+    Zookeeper "zookeeper" Hosts ["auth_file", "session", "timeout", "tick"];
     /// ZooKeeper over TLS.
-    Zookeepers "zookeepers" Hosts ["auth_file", "session"];
+    Zookeepers "zookeepers" Hosts ["auth_file", "session", "timeout", "tick"];
     /// etcd.
-    Etcd "etcd" Hosts ["ca", "cert", "key", "password_file"];
+    Etcd "etcd" Hosts ["ca", "cert", "key", "password_file", "timeout"];
     /// etcd over TLS.
-    Etcds "etcds" Hosts ["ca", "cert", "key", "password_file"];
+    Etcds "etcds" Hosts ["ca", "cert", "key", "password_file", "timeout"];
     /// PostgreSQL.
     Postgres "postgres" Hosts ["layout", "schema", "sslmode", "application_name", "options", "host"];
     /// MySQL.
