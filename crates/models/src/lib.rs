@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+pub mod etcd;
 pub mod quorum;
 pub mod search;
 pub mod zookeeper;

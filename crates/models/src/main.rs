@@ -6,6 +6,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
+use leasehold_models::etcd::{self, Etcd};
 use leasehold_models::quorum::{self, Quorum, WON_AGAIN, WON_HIGHER, WON_TWICE};
 use leasehold_models::search::Effort;
 use leasehold_models::zookeeper::{
@@ -26,6 +27,7 @@ enum Which {
     Quorum,
     #[value(name = "zookeeper")]
     ZooKeeper,
+    Etcd,
 }
 
 fn main() -> ExitCode {
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
             sound &= match which {
                 Which::Quorum => of_quorum(&effort),
                 Which::ZooKeeper => of_zookeeper(&effort),
+                Which::Etcd => of_etcd(&effort),
             };
         }
     }
@@ -61,6 +64,18 @@ fn of_zookeeper(effort: &Effort) -> bool {
     sound &= effort.walk("zookeeper", large, ZooKeeper::large(None), &must_see);
     for mutant in zookeeper::Mutant::ALL {
         sound &= effort.finds(mutant, ZooKeeper::for_mutant(mutant));
+    }
+    sound
+}
+
+fn of_etcd(effort: &Effort) -> bool {
+    let mut sound = effort.search("etcd", "two clients", Etcd::small(None));
+    let must_see = [etcd::WON_BY_WAITING, etcd::RENEWED, etcd::DOUBTED];
+    sound &= effort.walk("etcd", "three clients, at random", Etcd::large(None), &must_see);
+    let betrayed = "a leader that ends what its successor keeps, at random";
+    sound &= effort.walk("etcd", betrayed, Etcd::betrayed(), &[etcd::BETRAYED]);
+    for mutant in etcd::Mutant::ALL {
+        sound &= effort.finds(mutant, Etcd::for_mutant(mutant));
     }
     sound
 }
