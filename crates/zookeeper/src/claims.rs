@@ -1,5 +1,7 @@
 //! How a claim is stated: its node is created at the end of the line, and the one rule judges the line before it.
 
+use std::time::Duration;
+
 use futures_util::future::join4;
 use leasehold_core::{
     BootTime, Claim, ClaimId, Grant, LockName, Overruled, Standing, State, StoreErrorKind, TOMBSTONE_LIFE,
@@ -70,8 +72,9 @@ impl ZooKeeperStore {
     async fn enter(&self, claim: &Claim, asked: BootTime) -> Result<Next> {
         let session = self.0.sessions.of(claim.id, claim.ttl).await?;
         if claim.turn == Turn::Now {
-            // A try leaves no trace, not even for a moment, where it cannot succeed.
-            let view = self.look(&session, &claim.name).await?;
+            // A try leaves no trace, not even for a moment, where it cannot succeed. Nor does it fail for what is over: this
+            // server may be behind the one that somebody else let go at.
+            let view = self.look_anew(&session, &claim.name).await?;
             let ahead = view.members.len();
             if view.place_of(claim.id).is_none()
                 && let Some(next) = self.refused(&session, claim, &view, ahead).await?
@@ -214,21 +217,50 @@ impl ZooKeeperStore {
     /// Takes the node that a lost answer told of, if it was created by this very session.
     async fn adopt(&self, claim: &Claim, session: &Session, view: &View) -> Result<Next> {
         let line = self.0.paths.line(&claim.name);
-        let mut adopted: Option<Node> = None;
-        for member in view.members.iter().filter(|member| member.is(claim.id)) {
+        let (mut adopted, mut stranger): (Option<Node>, Option<(usize, Node)>) = (None, None);
+        for (place, member) in view.members.iter().enumerate().filter(|(_, member)| member.is(claim.id)) {
             let path = format!("{line}/{}", member.node);
             let Some(stat) = session.ask(session.client().check_stat(&path)).await? else { continue };
-            let mine = session.made(&stat) || fault!("zookeeper_adopts_any");
-            if mine && adopted.is_none() && member.share == claim.share {
-                adopted = Some(Node { path, token: token(stat.czxid)? });
+            let node = Node { path, token: token(stat.czxid)? };
+            if !session.made(&stat) && !fault!("zookeeper_adopts_any") {
+                stranger.get_or_insert((place, node));
+            } else if adopted.is_none() && stranger.is_none() && member.share == claim.share {
+                adopted = Some(node);
             } else {
-                // It would go with its session, whoever thinks to hold it; or it is one too many.
-                self.take_away(session, &path).await?;
+                // One too many.
+                self.take_away(session, &node.path).await?;
             }
         }
-        let Some(node) = adopted else { return self.again(claim) };
-        self.stood(claim, node);
-        Ok(Next::Anew)
+        if let Some(node) = adopted {
+            self.stood(claim, node);
+            return Ok(Next::Anew);
+        }
+        self.0.holds.forget(claim.id);
+        match stranger {
+            Some((place, node)) => self.of_stranger(claim, session, view, place, node).await,
+            None => Ok(Next::Anew),
+        }
+    }
+
+    /// Another client stated this claim. It lives with a session of that one, which alone knows for how long: here nothing
+    /// is known to be left of it.
+    async fn of_stranger(
+        &self,
+        claim: &Claim,
+        session: &Session,
+        view: &View,
+        place: usize,
+        node: Node,
+    ) -> Result<Next> {
+        let stands_as = view.members[place].share;
+        if stands_as != claim.share {
+            return Ok(Next::Overruled(Overruled::OtherShare { stands: stands_as }));
+        }
+        if let Some(next) = self.refused(session, claim, view, place).await? {
+            return Ok(next);
+        }
+        let grant = Grant { token: node.token, tokens: 1, ttl: Duration::ZERO };
+        Ok(Next::Stands(stands(State::Granted(grant), Watch::Hold(claim.id))))
     }
 
     /// What is in the way of a claim with so many ahead. `None` when nothing is.
@@ -331,7 +363,9 @@ impl ZooKeeperStore {
     async fn leave_behind(&self, name: &LockName, id: ClaimId) -> Result<()> {
         let session = self.0.sessions.any().await?;
         let view = self.look_anew(&session, name).await?;
-        self.remove(&session, name, &view, id).await?;
+        if !fault!("zookeeper_adopts_any") {
+            self.remove(&session, name, &view, id).await?;
+        }
         self.0.holds.forget(id);
         self.0.sessions.forget(id);
         Ok(())

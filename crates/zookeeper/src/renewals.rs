@@ -26,9 +26,11 @@ impl ZooKeeperStore {
     async fn prolong(&self, renew: &Renew) -> Result<Option<Duration>> {
         let Renew { claim, tenure } = renew;
         let asked = self.0.clock.now();
-        let Some(Hold { session, node: Some(node), granted: Some(granted), .. }) = self.0.holds.get(claim.id)
-        else {
-            return self.of_another(renew).await;
+        let (session, node, granted) = match self.0.holds.get(claim.id) {
+            Some(Hold { session, node: Some(node), granted: Some(granted), .. }) => (session, node, granted),
+            // Who waits holds nothing.
+            Some(_) => return Ok(None),
+            None => return self.of_another(renew).await,
         };
         if node.token != tenure.token {
             return Ok(None);

@@ -82,7 +82,8 @@ impl Session {
     /// A write was answered that was sent then: for how much longer from `asked` on the session lives at least.
     pub(crate) fn lives(&self, sent: BootTime, asked: BootTime) -> Duration {
         let counted = self.touches.lock().unwrap_or_else(PoisonError::into_inner).proved(sent);
-        counted.after(self.life).since(asked)
+        // It may have been made after the caller asked; nobody is promised more than it lives.
+        counted.after(self.life).since(asked).min(self.life)
     }
 
     /// Whether a node that was created by a session is this one's.
@@ -197,12 +198,13 @@ impl Sessions {
         });
     }
 
-    /// Returns once a connection has ended.
+    /// Returns once a connection has ended. Another server will answer, if any: holders are warned until their leases have
+    /// been asked for, since it may be long before that is possible.
     pub(crate) async fn doubted(&self) -> Doubt {
         while !self.doubts.cut.swap(false, Ordering::AcqRel) {
             self.doubts.notify.notified().await;
         }
-        Doubt::Cut
+        Doubt::Replaced
     }
 
     /// Ends all connections. The sessions end by themselves, later.

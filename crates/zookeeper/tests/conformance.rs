@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_conformance::{Check, Fixture, Suite};
-use leasehold_harness::servers::zookeeper::{Ensemble, ZooKeeper, jar};
 use leasehold_harness::servers::NoServer;
+use leasehold_harness::servers::zookeeper::{Ensemble, ZooKeeper, jar};
 use leasehold_zookeeper::ZooKeeperStore;
 
 /// Started by the first case that needs it, and ended by `main`: what is static is never dropped.
@@ -33,8 +33,17 @@ fn suite(name: &str, members: usize, shared: &Shared) -> Suite {
         let shared = shared.clone();
         async move { fixture(&shared, members) }
     };
-    Suite::new(name, subject).unless(missing)
+    Suite::new(name, subject)
+        .unless(missing)
+        .known_broken("c01_a_released_id_is_spent", SPENT)
+        .known_broken("c01_a_withdrawn_id_is_spent", SPENT)
+        .known_broken("c08_a_batch_is_answered_in_its_order", RENEWED)
 }
+
+/// Each client remembers what it let go. For others a sign is left only where an id was not found, or every release would
+/// write two nodes, of which one stays.
+const SPENT: &str = "another client, which nobody asked to state that id, would take it for new";
+const RENEWED: &str = "a lease lives with the session of the client that acquired it, which alone renews it";
 
 /// Two clients of nodes that nobody else has.
 fn fixture(shared: &Shared, members: usize) -> Check<Fixture> {
@@ -49,7 +58,7 @@ fn fixture(shared: &Shared, members: usize) -> Check<Fixture> {
 }
 
 fn start(members: usize) -> Result<Ensemble, NoServer> {
-    let servers = Ensemble::start(members, &ZooKeeper::default())?;
+    let servers = Ensemble::start(members, &ZooKeeper::default().line("maxSessionTimeout=60000"))?;
     servers.settled()?;
     Ok(servers)
 }
