@@ -171,6 +171,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "quorum",
         "a_node_that_forgot_is_mended_by_the_holder_so_that_two_restarts_far_apart_lose_nothing",
     ),
+    (
+        "session_claim_left_to_itself",
+        "leasehold",
+        "engine",
+        "line::what_a_session_carries_is_given_back_however_long_the_store_was_away",
+    ),
     ("half_of_both_stays", "leasehold", "engine", "migrate::all_or_none_within_one_deadline"),
     (
         "sqlite_forgets_high_water",

@@ -22,6 +22,11 @@ async fn processes_that_die_and_freeze_on_etcd_never_overlap_and_leave_nothing_b
     on(Maker::Etcd).await;
 }
 
+#[tokio::test]
+async fn processes_that_die_and_freeze_on_zookeeper_never_overlap_and_leave_nothing_behind() {
+    on(Maker::ZooKeeper).await;
+}
+
 async fn on(maker: Maker) {
     let server = match Elected::start(maker, 1) {
         Ok(server) => server,

@@ -79,6 +79,6 @@ pub(crate) fn built_in() -> Vec<&'static str> {
     };
     let etcd = cfg!(feature = "etcd").then_some("etcd:");
     let zookeeper = cfg!(feature = "zookeeper").then_some("zookeeper:");
-    let with_servers = redis.iter().copied().chain(etcd).chain(zookeeper);
-    sqlite.into_iter().chain(with_servers).chain(["memory:"]).collect()
+    let all = sqlite.into_iter().chain(redis.iter().copied()).chain(etcd).chain(zookeeper);
+    all.chain(["memory:"]).collect()
 }

@@ -16,6 +16,9 @@ struct Arguments {
     /// Of an etcd instead: its leases last two seconds at least.
     #[arg(long)]
     etcd: bool,
+    /// Of a ZooKeeper instead.
+    #[arg(long, conflicts_with = "etcd")]
+    zookeeper: bool,
     /// How many processes at once.
     #[arg(long, default_value_t = 200)]
     processes: u32,
@@ -40,11 +43,13 @@ struct Arguments {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Trouble> {
-    let Arguments { etcd, processes, seconds, ttl_ms, hold_us, fair, keep, seed } = Arguments::parse();
+    let Arguments { etcd, zookeeper, processes, seconds, ttl_ms, hold_us, fair, keep, seed } =
+        Arguments::parse();
     let folder = tempfile::tempdir()?;
     let place = keep.as_deref().unwrap_or(folder.path());
     std::fs::create_dir_all(place)?;
-    let server = etcd.then(|| Elected::start(Maker::Etcd, 1)).transpose()?;
+    let maker = etcd.then_some(Maker::Etcd).or(zookeeper.then_some(Maker::ZooKeeper));
+    let server = maker.map(|maker| Elected::start(maker, 1)).transpose()?;
     let plan = Fight {
         store: server.as_ref().map(Elected::url),
         contender: leasehold_harness::beside("contender")?,
@@ -54,7 +59,7 @@ async fn main() -> Result<(), Trouble> {
         hold: Duration::from_micros(hold_us),
         fair,
         disturbed: true,
-        calm: Duration::from_millis(if etcd { 6000 } else { 500 }),
+        calm: Duration::from_millis(if maker.is_some() { 6000 } else { 500 }),
         seed,
     };
     let fought = fight(&plan, place).await?;

@@ -4,7 +4,7 @@ mod elected;
 
 use std::time::Duration;
 
-pub use elected::ETCD;
+pub use elected::{ETCD, ZOOKEEPER};
 
 use super::TTL;
 use crate::servers::elected::Maker;
@@ -285,7 +285,7 @@ pub const FAULTS: &[Fault] = &[
 impl Fault {
     /// Every one there is.
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        [FAULTS, QUORUM, SPLIT, CLUSTER, SENTINEL, ETCD].into_iter().flatten()
+        [FAULTS, QUORUM, SPLIT, CLUSTER, SENTINEL, ETCD, ZOOKEEPER].into_iter().flatten()
     }
 
     /// Whether the server itself takes leases away that live, as it wakes.

@@ -154,7 +154,12 @@ impl Elected {
         Ok(left)
     }
 
-    fn claims(&self) -> io::Result<Vec<String>> {
+    /// All that stands in any line.
+    ///
+    /// # Errors
+    ///
+    /// When nobody answers.
+    pub fn claims(&self) -> io::Result<Vec<String>> {
         match self {
             Self::ZooKeeper(ensemble) => ensemble.ephemerals(ensemble.leader()?),
             Self::Etcd(members) => members.line_keys(members.leader()?),

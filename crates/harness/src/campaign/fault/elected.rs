@@ -76,3 +76,39 @@ pub const ETCD: &[Fault] = &[
         Blow::Split(Kind::Elected(Maker::NewerEtcd)),
     )),
 ];
+
+const fn zookeeper(name: &'static str, about: &'static str, lasting: (u64, u64), harm: Harm) -> Fault {
+    of_session(fault(name, about, lasting, Blow::Elected(Maker::ZooKeeper, harm)))
+}
+
+/// What befalls an ensemble of ZooKeeper, or one server and the ways to it.
+pub const ZOOKEEPER: &[Fault] = &[
+    zookeeper(
+        "zookeeper_leader_killed",
+        "SIGKILL of the leader, which comes back with its data",
+        (50, 200),
+        Harm::LeaderKilled,
+    ),
+    zookeeper("zookeeper_leader_stopped", "SIGSTOP of the leader", (50, 250), Harm::LeaderStopped),
+    zookeeper("zookeeper_member_killed", "SIGKILL of a follower", (0, 150), Harm::MemberKilled),
+    zookeeper("zookeeper_member_stopped", "SIGSTOP of a follower", (30, 200), Harm::MemberStopped),
+    zookeeper("zookeeper_all_stopped", "SIGSTOP of all members for three ttl", (300, 300), Harm::AllStopped),
+    zookeeper(
+        "zookeeper_replies_eaten",
+        "Replies of some clients are lost, with their connection, those to the making of nodes too",
+        (30, 150),
+        Harm::EatReplies,
+    ),
+    zookeeper(
+        "zookeeper_frozen",
+        "The ways of some clients freeze until their sessions have ended, and all comes later at once",
+        (110, 250),
+        Harm::Freeze,
+    ),
+    of_session(fault(
+        "zookeeper_split",
+        "The network between three members and their clients falls apart",
+        (30, 400),
+        Blow::Split(Kind::Elected(Maker::ZooKeeper)),
+    )),
+];
