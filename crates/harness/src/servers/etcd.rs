@@ -37,6 +37,12 @@ struct Member {
 }
 
 impl Etcd {
+    /// The newer one, instead of the distribution's.
+    #[must_use]
+    pub fn newer() -> Self {
+        Self { program: Some(NEWER), ..Self::default() }
+    }
+
     /// Starts it, and returns once it answers.
     ///
     /// # Errors
@@ -67,6 +73,42 @@ pub fn url(server: &Server) -> String {
 /// When it does not answer, or refuses.
 pub fn ask(server: &Server, path: &str, body: &str) -> io::Result<String> {
     talk::http(None, server.address(), path, Some(body))
+}
+
+/// Its keys that begin with this, by its word.
+///
+/// # Errors
+///
+/// When it does not answer.
+pub fn keys(server: &Server, prefix: &str) -> io::Result<Vec<String>> {
+    ctl(server, &["get", prefix, "--prefix", "--keys-only"])
+}
+
+/// Its leases that live, by its word.
+///
+/// # Errors
+///
+/// When it does not answer.
+pub fn leases(server: &Server) -> io::Result<Vec<String>> {
+    // The first line says how many there are.
+    Ok(ctl(server, &["lease", "list"])?.split_off(1))
+}
+
+/// Lets `etcdctl` do this, and gives the lines of its answer that say something.
+///
+/// # Errors
+///
+/// When there is none, or it fails.
+pub fn ctl(server: &Server, words: &[&str]) -> io::Result<Vec<String>> {
+    let program = super::find("etcdctl").ok_or_else(|| io::Error::other("there is no etcdctl here"))?;
+    let mut command = Command::new(program);
+    command.env("ETCDCTL_API", "3").arg(format!("--endpoints={}", server.address())).args(words);
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
 }
 
 impl Recipe for Etcd {
