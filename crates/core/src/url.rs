@@ -96,9 +96,9 @@ schemes! {
     /// ZooKeeper over TLS.
     Zookeepers "zookeepers" Hosts ["auth_file", "session"];
     /// etcd.
-    Etcd "etcd" Hosts ["ca", "cert", "key", "password_file"];
+    Etcd "etcd" Hosts ["ca", "cert", "key", "password_file", "timeout"];
     /// etcd over TLS.
-    Etcds "etcds" Hosts ["ca", "cert", "key", "password_file"];
+    Etcds "etcds" Hosts ["ca", "cert", "key", "password_file", "timeout"];
     /// PostgreSQL.
     Postgres "postgres" Hosts ["layout", "schema", "sslmode", "application_name", "options", "host"];
     /// MySQL.

@@ -52,6 +52,11 @@ pub(crate) fn open(url: &StoreUrl, clock: Clock, detached: bool) -> Result<Opene
             let quorum = quorum.node_timeout(nodes.node_timeout).longest_ttl(nodes.longest_ttl).build()?;
             Ok(Opened { store: Arc::new(quorum), created: None })
         }
+        #[cfg(feature = "etcd")]
+        Scheme::Etcd | Scheme::Etcds => {
+            let store = leasehold_etcd::EtcdStore::open_with(url, clock)?;
+            Ok(Opened { store: Arc::new(store), created: None })
+        }
         other => Err(ConfigError::new(format!("this build has no store for {}: URLs", other.as_str()))
             .code(Code::URL)
             .help(format!("it has: {}", built_in().join(" ")))
@@ -67,5 +72,6 @@ pub(crate) fn built_in() -> Vec<&'static str> {
     } else {
         &[]
     };
-    sqlite.into_iter().chain(redis.iter().copied()).chain(["memory:"]).collect()
+    let etcd = cfg!(feature = "etcd").then_some("etcd:");
+    sqlite.into_iter().chain(redis.iter().copied()).chain(etcd).chain(["memory:"]).collect()
 }

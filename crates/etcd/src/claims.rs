@@ -1,0 +1,324 @@
+//! How a claim is stated: read, judged by the one rule, and written under the condition that what was read still holds.
+
+use std::time::Duration;
+
+use leasehold_core::{
+    BootTime, Claim, ClaimId, Grant, Overruled, PLACE_LIFE, SHORT_GRANT, Standing, State, StoreErrorKind,
+    TOMBSTONE_LIFE, Turn as Patience, Verdict, Watch, admit, fault,
+};
+
+use crate::client::{absent, created_at, none_since, puts};
+use crate::fail::{Fail, Result, What};
+use crate::holds::Granted;
+use crate::keys::{Keys, Own};
+use crate::line::{View, looks, token};
+use crate::proto::TxnRequest;
+use crate::store::{EtcdStore, Shared};
+use crate::value::Value;
+use crate::wake::Turn;
+
+/// So often a claim is judged anew because the line has moved meanwhile. Whoever stands in it is overtaken by nobody, so
+/// that this many are enough for all but a try among many.
+const ROUNDS: usize = 16;
+
+/// A claim on its way, and what is known of it.
+pub(crate) struct Stating<'a> {
+    pub(crate) claim: &'a Claim,
+    pub(crate) keys: Keys,
+    pub(crate) own: Own,
+    /// Before the first of it was sent.
+    pub(crate) asked: BootTime,
+    /// The highest revision that had been seen then.
+    pub(crate) seen: i64,
+}
+
+impl<'a> Stating<'a> {
+    pub(crate) fn new(store: &EtcdStore, claim: &'a Claim) -> Self {
+        let keys = store.keys(&claim.name);
+        let own = keys.own(claim.id);
+        let Shared { clock, link, .. } = &*store.0;
+        Self { claim, keys, own, asked: clock.now(), seen: link.revision() }
+    }
+
+    fn waits(&self) -> Standing {
+        stands(State::Waiting { ahead: None, retry_after: None }, Watch::Turn(self.claim.id))
+    }
+}
+
+pub(crate) fn stands(state: State, watch: Watch) -> Standing {
+    Standing { state, cursor: watch.cursor(), server_time: None }
+}
+
+/// For how long an id must be remembered whose lease has this ttl: until well after that has run out.
+pub(crate) fn remembered(ttl: Duration) -> Duration {
+    ttl.max(PLACE_LIFE) + TOMBSTONE_LIFE
+}
+
+impl EtcdStore {
+    /// One step of a claim.
+    pub(crate) async fn stand(&self, claim: &Claim) -> Result<Result<Standing, Overruled>> {
+        let on = Stating::new(self, claim);
+        let Shared { link, holds, .. } = &*self.0;
+        let known = holds.get(claim.id);
+        // A place is refreshed by whoever restates its claim.
+        let mut fresh = false;
+        let mut view = if known.is_some_and(|hold| hold.place && hold.granted.is_none()) {
+            let (kept, view) = tokio::join!(link.keep_alive(on.own.place), self.view(&on.keys, &on.own));
+            fresh = kept?.is_some();
+            view?
+        } else {
+            self.view(&on.keys, &on.own).await?
+        };
+        for _ in 0..ROUNDS {
+            let mine = view.mine(&on.own, claim.id)?;
+            let (ahead, stood) = match mine {
+                Some((_, member, value)) if value.holds() => {
+                    return Ok(Ok(self.repeat(&on, member.lease).await?));
+                }
+                Some((index, member, value)) => {
+                    if value.share != claim.share {
+                        return Ok(Err(Overruled::OtherShare { stands: value.share }));
+                    }
+                    if !fresh {
+                        fresh = link.keep_alive(on.own.place).await?.is_some();
+                        if !fresh {
+                            view = self.view(&on.keys, &on.own).await?;
+                            continue;
+                        }
+                    }
+                    (index, Some(member.created))
+                }
+                None if view.spent => return Ok(Ok(stands(State::Spent, Watch::Turn(claim.id)))),
+                None => (view.members.len(), None),
+            };
+            if let Some(overruled) = view.disagrees(ahead, claim.share) {
+                if stood.is_some() {
+                    // It came in the moment before this one: what is refused leaves no place.
+                    self.withdraw(&on).await?;
+                }
+                return Ok(Err(overruled));
+            }
+            let admitted = admit(&view.shares(ahead), claim.share) == Verdict::Admit;
+            let next = match stood {
+                Some(created) if admitted && view.shut.is_none() => self.confirm(&on, created).await?,
+                None if admitted && view.shut.is_none() => self.take(&on, &view).await?,
+                None if claim.turn != Patience::Now => Next::Again(self.join(&on).await?),
+                _ => return Ok(Ok(self.wait(&on, &view, stood.is_some(), ahead).await?)),
+            };
+            match next {
+                Next::Stands(standing) => return Ok(Ok(standing)),
+                Next::Again(Some(next)) => {
+                    fresh = fresh || stood.is_none();
+                    view = next;
+                }
+                Next::Again(None) => {
+                    fresh = false;
+                    view = self.view(&on.keys, &on.own).await?;
+                }
+            }
+        }
+        Err(Fail::new(StoreErrorKind::Unavailable, "the line moved each time it was looked at").unknown())
+    }
+
+    /// It waits, or the name is shut.
+    async fn wait(
+        &self,
+        on: &Stating<'_>,
+        view: &View,
+        stands_there: bool,
+        ahead: usize,
+    ) -> Result<Standing> {
+        let Stating { claim, keys, own, .. } = on;
+        let key = stands_there.then(|| own.key.clone());
+        self.0.wakes.expect(&keys.line, claim.id, Turn::new(view, key, ahead, claim.share));
+        let state = match &view.shut {
+            Some(shut) => State::Closed(shut.closure(self.0.link.left(shut.lease).await?)),
+            None => State::Waiting { ahead: u32::try_from(ahead).ok(), retry_after: None },
+        };
+        Ok(Standing { state, ..on.waits() })
+    }
+
+    /// Takes a place in the line. Answers how the line is then.
+    async fn join(&self, on: &Stating<'_>) -> Result<Option<View>> {
+        let Stating { claim, keys, own, .. } = on;
+        let Shared { link, holds, .. } = &*self.0;
+        // Before it may exist: whoever gives up from here on has it revoked.
+        holds.note(claim.id, |hold| hold.place = true);
+        let (lease, _) = link.grant(own.place, PLACE_LIFE).await?;
+        let looks = looks(keys, &own.spent);
+        let put = puts(&own.key, Value::waiting(claim).to_bytes(), lease);
+        let txn = TxnRequest {
+            compare: vec![absent(&own.key), absent(&own.spent)],
+            success: std::iter::once(put).chain(looks.clone()).collect(),
+            failure: looks,
+        };
+        let mut done = match link.txn(txn).await {
+            Ok(done) => done,
+            Err(fail) if fail.what() == What::NoLease => return Ok(None),
+            Err(fail) => return Err(fail),
+        };
+        if done.succeeded {
+            done.skip();
+        }
+        View::parse(keys, &mut done).map(Some)
+    }
+
+    /// Takes a name that is free, in the very transaction that sees it free: nobody has come since it was read. (That
+    /// somebody has gone since makes it no less free.)
+    async fn take(&self, on: &Stating<'_>, view: &View) -> Result<Next> {
+        let Stating { claim, keys, own, .. } = on;
+        let Shared { link, holds, spent, clock, .. } = &*self.0;
+        holds.note(claim.id, |hold| hold.lease = true);
+        let (granted, spent) =
+            tokio::join!(link.grant(own.lease, claim.ttl), spent.lease(link, clock, remembered(claim.ttl)));
+        let ((lease, ttl), spent) = (granted?, spent?);
+        let value = Value::waiting(claim).granted();
+        let txn = TxnRequest {
+            compare: vec![
+                // Neither a key of its own nor a closure was there, and neither has come since.
+                none_since(&keys.line, &keys.end, view.revision),
+                absent(&own.spent),
+            ],
+            success: vec![puts(&own.key, value.to_bytes(), lease), puts(&own.spent, Vec::new(), spent)],
+            failure: looks(keys, &own.spent),
+        };
+        let mut done = match link.txn(txn).await {
+            Ok(done) => done,
+            Err(fail) if fail.what() == What::NoLease => {
+                self.0.spent.forget().await;
+                return Ok(Next::Again(None));
+            }
+            Err(fail) => return Err(fail),
+        };
+        if done.succeeded {
+            let granted = self.granted(on, done.revision, ttl, false, value)?;
+            return Ok(Next::Stands(stands(State::Granted(granted), Watch::Hold(claim.id))));
+        }
+        let view = View::parse(keys, &mut done)?;
+        if view.mine(own, claim.id)?.is_none() {
+            // It holds nothing: a try ends here, and a place has another lease.
+            link.revoke(own.lease).await?;
+            holds.note(claim.id, |hold| hold.lease = false);
+        }
+        Ok(Next::Again(Some(view)))
+    }
+
+    /// Takes a lease whose turn has come, under the condition that its place is still the one that was waited in. That
+    /// nobody is ahead of it is not proof enough: its own key may have gone while it waited.
+    async fn confirm(&self, on: &Stating<'_>, created: i64) -> Result<Next> {
+        let Stating { claim, keys, own, .. } = on;
+        let Shared { link, spent, clock, .. } = &*self.0;
+        let value = Value::waiting(claim).granted();
+        if fault!("etcd_turn_not_confirmed") {
+            let granted = self.granted(on, created, SHORT_GRANT, true, value)?;
+            return Ok(Next::Stands(stands(State::Granted(granted), Watch::Hold(claim.id))));
+        }
+        let spent = spent.lease(link, clock, remembered(claim.ttl)).await?;
+        let txn = TxnRequest {
+            compare: vec![created_at(&own.key, created), absent(&own.spent), absent(&keys.shut)],
+            // Its waiter may have died with its grant: it has the lease of its place until it is renewed.
+            success: vec![puts(&own.key, value.to_bytes(), own.place), puts(&own.spent, Vec::new(), spent)],
+            failure: looks(keys, &own.spent),
+        };
+        let mut done = match link.txn(txn).await {
+            Ok(done) => done,
+            Err(fail) if fail.what() == What::NoLease => {
+                self.0.spent.forget().await;
+                return Ok(Next::Again(None));
+            }
+            Err(fail) => return Err(fail),
+        };
+        if done.succeeded {
+            // Its place was refreshed after it was asked for.
+            let ttl = SHORT_GRANT.min(claim.ttl.max(Duration::from_millis(1)));
+            let granted = self.granted(on, created, ttl, true, value)?;
+            return Ok(Next::Stands(stands(State::Granted(granted), Watch::Hold(claim.id))));
+        }
+        View::parse(keys, &mut done).map(|view| Next::Again(Some(view)))
+    }
+
+    /// Notes what was granted.
+    pub(crate) fn granted(
+        &self,
+        on: &Stating<'_>,
+        created: i64,
+        ttl: Duration,
+        short: bool,
+        value: Value,
+    ) -> Result<Grant> {
+        let Stating { claim, keys, own, asked, seen } = on;
+        let Shared { link, holds, wakes, .. } = &*self.0;
+        // What stood in line since before may be older than what was seen, and yet in order.
+        let back = if short { link.revision() < *seen } else { created <= *seen };
+        let Some(token) = token(created).filter(|_| !back) else {
+            return Err(Fail::new(
+                StoreErrorKind::Protocol,
+                format!("its revision went back to {created} from {seen}: it was restored from a copy"),
+            )
+            .help("tokens would fall: stop who uses them, or restore with --bump-revision")
+            .unknown());
+        };
+        let until = asked.after(ttl);
+        let granted = Granted { created, since: *asked, until, short, value };
+        holds.note(claim.id, |hold| hold.granted = Some(granted));
+        wakes.forget(&keys.line, claim.id);
+        wakes.holds(&own.key, claim.id);
+        wakes.start(link);
+        Ok(Grant { token, tokens: 1, ttl })
+    }
+
+    /// The grant again, with what is left of it.
+    async fn repeat(&self, on: &Stating<'_>, lease: i64) -> Result<Standing> {
+        let Stating { claim, keys, own, asked, .. } = on;
+        let Shared { link, holds, .. } = &*self.0;
+        let known = holds.granted(claim.id).map(|granted| (granted.created, granted.until.since(*asked)));
+        let (created, ttl) = match known {
+            // Beyond that only somebody else can have prolonged it.
+            Some((created, left)) if !left.is_zero() => (created, left),
+            _ => {
+                let view = self.view(keys, own).await?;
+                let left = link.left(lease).await?.map_or(0, |left| left.left);
+                // Rounded down: so much is left at least.
+                let left = Duration::from_secs(left);
+                match view.mine(own, claim.id)? {
+                    Some((_, member, _)) if !left.is_zero() => {
+                        (member.created, if lease == own.place { left.min(SHORT_GRANT) } else { left })
+                    }
+                    _ => return Ok(stands(State::Spent, Watch::Turn(claim.id))),
+                }
+            }
+        };
+        let Some(token) = token(created) else { return Err(Fail::garbled("a revision that is no token")) };
+        let grant = Grant { token, tokens: 1, ttl };
+        Ok(stands(State::Granted(grant), Watch::Hold(claim.id)))
+    }
+
+    /// Takes a place back that should not have been taken.
+    async fn withdraw(&self, on: &Stating<'_>) -> Result<()> {
+        self.0.link.revoke(on.own.place).await?;
+        self.0.holds.forget(on.claim.id);
+        Ok(())
+    }
+
+    /// Whatever leases a claim may have left, revoked.
+    pub(crate) async fn revoke(&self, own: &Own, id: ClaimId) {
+        let Shared { link, holds, .. } = &*self.0;
+        let (lease, place) = holds.get(id).map_or((true, true), |hold| (hold.lease, hold.place));
+        holds.forget(id);
+        if fault!("etcd_lease_stays") {
+            return;
+        }
+        let lease = async { if lease { link.revoke(own.lease).await } else { Ok(()) } };
+        let place = async { if place { link.revoke(own.place).await } else { Ok(()) } };
+        // They have no keys any more, so that nobody waits for them; and they end by themselves.
+        let _ = tokio::join!(lease, place);
+    }
+}
+
+/// What follows from a step.
+pub(crate) enum Next {
+    /// It stands here.
+    Stands(Standing),
+    /// It is judged anew, by this or by what is read then.
+    Again(Option<View>),
+}

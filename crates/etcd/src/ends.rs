@@ -1,0 +1,119 @@
+//! How a claim ends, and what it leaves behind: its id is spent, its leases are revoked, the name may be shut.
+
+use std::time::Duration;
+
+use leasehold_core::{ClaimId, Leave, LockName, Note, Release, StoreErrorKind, TOMBSTONE_LIFE, fault};
+
+use crate::client::{absent, changed_at, puts, takes};
+use crate::fail::{Fail, Result, What};
+use crate::keys::{Keys, Own};
+use crate::line::{Member, Shut};
+use crate::proto::TxnRequest;
+use crate::store::{EtcdStore, Shared};
+use crate::value::Value;
+
+const ROUNDS: usize = 8;
+/// No closure lasts longer.
+const MOST_LASTING: Duration = Duration::from_secs(50 * 365 * 24 * 3600);
+
+impl EtcdStore {
+    pub(crate) async fn end(&self, name: &LockName, id: ClaimId, leave: &Leave) -> Result<Release> {
+        let keys = self.keys(name);
+        let own = keys.own(id);
+        self.0.wakes.forget(&keys.line, id);
+        let released = match leave {
+            Leave::Closed { lasting, note } if !lasting.is_zero() => {
+                self.end_shut(&keys, &own, id, (*lasting).min(MOST_LASTING), note).await?
+            }
+            Leave::Open | Leave::Closed { .. } => None,
+        };
+        let released = match released {
+            Some(released) => released,
+            None => self.end_open(&own, id).await?,
+        };
+        self.revoke(&own, id).await;
+        Ok(released)
+    }
+
+    async fn end_open(&self, own: &Own, id: ClaimId) -> Result<Release> {
+        let Shared { link, spent, clock, .. } = &*self.0;
+        for _ in 0..ROUNDS {
+            let mark = match spent.lease(link, clock, TOMBSTONE_LIFE).await {
+                Ok(lease) => Some(puts(&own.spent, Vec::new(), lease)),
+                // A cluster without space takes no more keys; one key less it takes.
+                Err(fail) if fail.is_full() => None,
+                Err(fail) => return Err(fail),
+            };
+            let full = mark.is_none();
+            let mark = mark.filter(|_| !fault!("etcd_no_tombstone"));
+            let success = std::iter::once(takes(&own.key)).chain(mark).collect();
+            match link.txn(TxnRequest { success, ..TxnRequest::default() }).await {
+                Ok(mut done) => return Ok(released(&done.deleted()?.into_iter().next(), id)),
+                Err(fail) if fail.what() == What::NoLease => spent.forget().await,
+                Err(fail) if fail.is_full() && !full => {
+                    let success = vec![takes(&own.key)];
+                    let mut done = link.txn(TxnRequest { success, ..TxnRequest::default() }).await?;
+                    return Ok(released(&done.deleted()?.into_iter().next(), id));
+                }
+                Err(fail) => return Err(fail),
+            }
+        }
+        Err(Fail::new(StoreErrorKind::Unavailable, "its leases end as soon as they are made"))
+    }
+
+    /// Gives back what holds, and shuts the name in the same step. `None` when it does not hold.
+    async fn end_shut(
+        &self,
+        keys: &Keys,
+        own: &Own,
+        id: ClaimId,
+        lasting: Duration,
+        note: &Note,
+    ) -> Result<Option<Release>> {
+        let Shared { link, spent, clock, .. } = &*self.0;
+        for _ in 0..ROUNDS {
+            let view = self.view(keys, own).await?;
+            let Some((_, Member { modified, .. }, value)) = view.mine(own, id)? else { return Ok(None) };
+            if !value.holds() {
+                return Ok(None);
+            }
+            let mut compare = vec![changed_at(&own.key, *modified)];
+            let mark = spent.lease(link, clock, TOMBSTONE_LIFE).await?;
+            let mut success = vec![takes(&own.key), puts(&own.spent, Vec::new(), mark)];
+            let stands = match &view.shut {
+                Some(shut) => link.left(shut.lease).await?.map(|left| shut.closure(Some(left)).left),
+                None => None,
+            };
+            // A shorter one opens nothing early.
+            let longer = stands.is_none_or(|stands| lasting > stands);
+            let mut lease = None;
+            if longer {
+                let (id, _) = link.grant(0, lasting).await?;
+                lease = Some(id);
+                success.push(puts(&keys.shut, Shut::value(lasting, &value.owner, note), id));
+                match &view.shut {
+                    None => compare.push(absent(&keys.shut)),
+                    Some(_) => {}
+                }
+            }
+            match link.txn(TxnRequest { compare, success, ..TxnRequest::default() }).await {
+                Ok(done) if done.succeeded => return Ok(Some(Release::Released)),
+                Ok(_) => {}
+                Err(fail) if fail.what() == What::NoLease => spent.forget().await,
+                Err(fail) => return Err(fail),
+            }
+            if let Some(lease) = lease {
+                link.revoke(lease).await?;
+            }
+        }
+        Err(Fail::new(StoreErrorKind::Unavailable, "the line moved each time it was looked at"))
+    }
+}
+
+fn released(was: &Option<crate::proto::KeyValue>, id: ClaimId) -> Release {
+    match was.as_ref().and_then(|kv| Value::parse(&kv.value)) {
+        Some(value) if value.id == id && value.holds() => Release::Released,
+        Some(value) if value.id == id => Release::Withdrawn,
+        _ => Release::NotHeld,
+    }
+}

@@ -1,0 +1,216 @@
+//! The line of a name, as the cluster has it at one revision.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use leasehold_core::{
+    ClaimId, Closure, Entry, LockName, Note, Overruled, Owner, PLACE_LIFE, Share, Snapshot, Token, Watch,
+};
+
+use crate::client::{Done, Left, between, only, reads};
+use crate::fail::{Fail, Result};
+use crate::keys::{Keys, Own};
+use crate::proto::{KeyValue, RequestOp};
+use crate::value::{Value, unwords, words};
+
+/// One key in the line.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) key: Vec<u8>,
+    pub(crate) created: i64,
+    pub(crate) modified: i64,
+    pub(crate) lease: i64,
+    /// What it takes; that of another client takes all.
+    pub(crate) share: Share,
+    /// `None` for that of another client.
+    pub(crate) value: Option<Value>,
+}
+
+/// A name that is shut.
+#[derive(Debug, Clone)]
+pub(crate) struct Shut {
+    pub(crate) lease: i64,
+    lasting: Duration,
+    by: Owner,
+    note: Note,
+}
+
+/// What was read of a name.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    pub(crate) revision: i64,
+    /// In the order of their creation.
+    pub(crate) members: Vec<Member>,
+    /// Whether the id that was asked for was granted, or has ended.
+    pub(crate) spent: bool,
+    pub(crate) shut: Option<Shut>,
+}
+
+/// The steps that read a view.
+pub(crate) fn looks(keys: &Keys, spent: &[u8]) -> Vec<RequestOp> {
+    vec![reads(between(&keys.line, &keys.end)), reads(only(spent))]
+}
+
+impl View {
+    /// What those steps have read.
+    pub(crate) fn parse(keys: &Keys, done: &mut Done) -> Result<Self> {
+        let line = done.read()?;
+        let spent = !done.read()?.is_empty();
+        let shut = line.iter().find(|kv| kv.key == keys.shut).map(Shut::of);
+        let members = line.into_iter().filter(|kv| keys.is_member(&kv.key)).map(Member::of).collect();
+        Ok(Self { revision: done.revision, members, spent, shut })
+    }
+
+    /// Where the claim stands, if it does.
+    pub(crate) fn mine(&self, own: &Own, id: ClaimId) -> Result<Option<(usize, &Member, &Value)>> {
+        let Some(index) = self.members.iter().position(|member| member.key == own.key) else {
+            return Ok(None);
+        };
+        let member = &self.members[index];
+        match &member.value {
+            Some(value) if value.id == id => Ok(Some((index, member, value))),
+            _ => Err(Fail::new(
+                leasehold_core::StoreErrorKind::Protocol,
+                "another client has a key of the very number of this claim's lease",
+            )
+            .help("acquire it again: the next claim has another number")),
+        }
+    }
+
+    /// The shares of the first so many.
+    pub(crate) fn shares(&self, ahead: usize) -> Vec<Share> {
+        self.members.iter().take(ahead).map(|member| member.share).collect()
+    }
+
+    pub(crate) fn disagrees(&self, ahead: usize, mine: Share) -> Option<Overruled> {
+        let mut shares = self.members.iter().take(ahead).map(|member| member.share);
+        shares.find(|share| mine.disagrees(*share)).map(|theirs| Overruled::Disagrees { theirs })
+    }
+
+    /// How many hold: ours say so, others by the rule of their recipe, which is the first key of all.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = (&Member, bool)> {
+        self.members
+            .iter()
+            .enumerate()
+            .map(|(index, member)| (member, member.value.as_ref().map_or(index == 0, Value::holds)))
+    }
+
+    /// What changes with whatever somebody who looks wants to hear of: not with a renewal.
+    pub(crate) fn version(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (member, holds) in self.holders() {
+            (&member.key, member.created, holds).hash(&mut hasher);
+            member.value.as_ref().map(|value| (value.tenure, &value.note)).hash(&mut hasher);
+        }
+        self.shut.as_ref().map(|shut| shut.lease).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// The line as people look at it; of leases that are not asked for nothing is known.
+    pub(crate) fn snapshot(&self, name: &LockName, left: impl Fn(i64) -> Option<Left>) -> Snapshot {
+        let (mut holders, mut waiters) = (Vec::new(), Vec::new());
+        for (member, holds) in self.holders() {
+            let entry = member.entry(holds, left(member.lease));
+            if holds { holders.push(entry) } else { waiters.push(entry) }
+        }
+        Snapshot {
+            name: name.clone(),
+            holders,
+            waiters,
+            closed: self.shut.as_ref().map(|shut| shut.closure(left(shut.lease))),
+            cursor: Watch::Any(self.version()).cursor(),
+            server_time: None,
+        }
+    }
+}
+
+impl Member {
+    fn of(kv: KeyValue) -> Self {
+        let KeyValue { key, create_revision: created, mod_revision: modified, version: _, value, lease } = kv;
+        let value = Value::parse(&value);
+        let share = value.as_ref().map_or(Share::EXCLUSIVE, |value| value.share);
+        Self { key, created, modified, lease, share, value }
+    }
+
+    fn entry(&self, holds: bool, left: Option<Left>) -> Entry {
+        let since = left.map_or(Duration::ZERO, Left::shown);
+        // Rounded up: no more than this is left.
+        let ends = left.map(|left| Duration::from_secs(left.left + 1));
+        let token = holds.then(|| token(self.created)).flatten();
+        let Some(value) = &self.value else { return self.stranger(token, ends, since) };
+        let Value { id, tenure, share, ttl, held, renewals, note, owner } = value.clone();
+        let most = if holds { ttl } else { PLACE_LIFE };
+        Entry {
+            id,
+            owner,
+            share,
+            wanted: None,
+            reshape: 0,
+            note,
+            token,
+            tenure,
+            age: held + since,
+            renewed: since,
+            renewals,
+            left: ends.unwrap_or(most).min(most),
+            ttl,
+        }
+    }
+
+    /// Somebody else's: a mutex of another client, a candidate of an election.
+    fn stranger(&self, token: Option<Token>, ends: Option<Duration>, since: Duration) -> Entry {
+        let program = format!("another client of etcd, lease {:x}", self.lease);
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.created.to_be_bytes());
+        id[8..].copy_from_slice(&self.lease.to_be_bytes());
+        let never = if self.lease == 0 { Duration::MAX } else { Duration::ZERO };
+        Entry {
+            id: ClaimId::from_bytes(id),
+            owner: Owner { host: "?".to_owned(), user: "?".to_owned(), program, ..Owner::default() },
+            share: Share::EXCLUSIVE,
+            wanted: None,
+            reshape: 0,
+            note: Note::NONE,
+            tenure: u32::from(token.is_some()),
+            token,
+            age: since,
+            renewed: since,
+            renewals: 0,
+            left: ends.unwrap_or(never),
+            ttl: Duration::MAX,
+        }
+    }
+}
+
+impl Shut {
+    fn of(kv: &KeyValue) -> Self {
+        let told = unwords(&kv.value).unwrap_or_default();
+        let text = |at: usize| told.get(at).cloned().unwrap_or_default();
+        let by = Owner {
+            host: text(2),
+            user: text(3),
+            pid: text(4).parse().unwrap_or(0),
+            program: text(5),
+            tag: text(6),
+        };
+        let lasting = Duration::from_millis(text(1).parse().unwrap_or(0));
+        Self { lease: kv.lease, lasting, by, note: Note::parse(&text(7)).unwrap_or_default() }
+    }
+
+    pub(crate) fn value(lasting: Duration, by: &Owner, note: &Note) -> Vec<u8> {
+        let Owner { host, user, pid, program, tag } = by;
+        let (millis, pid) = (lasting.as_millis().to_string(), pid.to_string());
+        words(&["lh1", &millis, host, user, &pid, program, tag, note.text().unwrap_or("")])
+    }
+
+    /// Leases are whole seconds, and no shorter than the cluster likes: it may last a little longer than it says.
+    pub(crate) fn closure(&self, left: Option<Left>) -> Closure {
+        let passed = left.map_or(Duration::ZERO, Left::shown);
+        Closure { left: self.lasting.saturating_sub(passed), by: self.by.clone(), note: self.note.clone() }
+    }
+}
+
+/// The token of what was created at this revision.
+pub(crate) fn token(created: i64) -> Option<Token> {
+    u64::try_from(created).ok().and_then(Token::new)
+}

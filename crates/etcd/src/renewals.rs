@@ -1,0 +1,156 @@
+//! How a lease is prolonged: its own lease is kept alive, and a transaction that writes says whether its key stands.
+//!
+//! Neither is enough alone. etcd before 3.4.38, 3.5.23 and 3.6.5 may say that it kept a lease alive which it has revoked;
+//! and the transaction prolongs nothing.
+
+use std::time::Duration;
+
+use leasehold_core::{Op, Renew, Renewal, Result as StoreResult, Tenure, fault};
+
+use crate::claims::remembered;
+use crate::client::{Done, created_at, only, puts, reads, takes};
+use crate::fail::{Fail, Result, What};
+use crate::holds::Granted;
+use crate::keys::Own;
+use crate::line::token;
+use crate::proto::TxnRequest;
+use crate::store::{EtcdStore, Shared};
+
+impl EtcdStore {
+    pub(crate) async fn renew_one(&self, renew: &Renew) -> StoreResult<Renewal> {
+        let Renew { claim, tenure } = renew;
+        let fails = self.failed(Op::Renew, Some(&claim.name));
+        let keys = self.keys(&claim.name);
+        let own = keys.own(claim.id);
+        let renewed = self.prolong(renew, &own).await.map_err(fails)?;
+        let Some(ttl) = renewed else {
+            let held = self.0.holds.granted(claim.id).is_some_and(|granted| is(&granted, tenure));
+            if held {
+                self.0.wakes.forget(&keys.line, claim.id);
+                // Its key may have been taken away without its lease.
+                self.revoke(&own, claim.id).await;
+            }
+            return Ok(Renewal::Lost);
+        };
+        Ok(Renewal::Kept { ttl, server_time: None })
+    }
+
+    /// For how long it then holds. `None` when it holds nothing.
+    async fn prolong(&self, renew: &Renew, own: &Own) -> Result<Option<Duration>> {
+        let Renew { claim, tenure } = renew;
+        let Shared { link, holds, clock, .. } = &*self.0;
+        let sent = clock.now();
+        let known = match holds.granted(claim.id) {
+            Some(known) => known,
+            // Somebody else has claimed it.
+            None => match self.find(renew, own).await? {
+                Some(found) => found,
+                None => return Ok(None),
+            },
+        };
+        if !is(&known, tenure) {
+            return Ok(None);
+        }
+        let held = sent.since(known.since);
+        let value = known.value.clone().renewed(tenure, held);
+        let ttl = if known.short {
+            // From now on it has a lease of its whole ttl; a key that is put again keeps its revision.
+            holds.note(claim.id, |hold| hold.lease = true);
+            let (_, ttl) = link.grant(own.lease, claim.ttl).await?;
+            if !self.owns(renew, own, value.to_bytes()).await? {
+                link.revoke(own.lease).await?;
+                return Ok(None);
+            }
+            link.revoke(own.place).await?;
+            holds.note(claim.id, |hold| hold.place = false);
+            ttl
+        } else {
+            let owns = async {
+                if fault!("etcd_renewed_by_keep_alive") {
+                    return Ok(true);
+                }
+                self.owns(renew, own, value.to_bytes()).await
+            };
+            let (kept, owns) = tokio::join!(link.keep_alive(own.lease), owns);
+            match (kept, owns?) {
+                (_, false) => return Ok(None),
+                (Err(fail), true) => return Err(fail),
+                (Ok(Some(ttl)), true) => ttl,
+                // Its key was there the moment before.
+                (Ok(None), true) => return self.gone(renew, own).await,
+            }
+        };
+        let until = sent.after(ttl);
+        let granted = Granted { until, short: false, value, ..known };
+        holds.note(claim.id, |hold| hold.granted = Some(granted));
+        Ok(Some(ttl))
+    }
+
+    /// What stands for a claim that this process knows nothing of.
+    async fn find(&self, renew: &Renew, own: &Own) -> Result<Option<Granted>> {
+        let Shared { clock, .. } = &*self.0;
+        let now = clock.now();
+        let view = self.view(&self.keys(&renew.claim.name), own).await?;
+        let Some((_, member, value)) = view.mine(own, renew.claim.id)? else { return Ok(None) };
+        if !value.holds() {
+            return Ok(None);
+        }
+        let short = member.lease == own.place;
+        let since = now.before(value.held);
+        Ok(Some(Granted { created: member.created, since, until: now, short, value: value.clone() }))
+    }
+
+    /// Whether the key of this very tenure stands; writes, since old versions may answer from the past what only reads.
+    async fn owns(&self, renew: &Renew, own: &Own, value: Vec<u8>) -> Result<bool> {
+        let Shared { link, spent, clock, .. } = &*self.0;
+        let Renew { claim, tenure } = renew;
+        let compare = vec![created_at(&own.key, tenure.token.as_i64())];
+        let mark = match spent.lease(link, clock, remembered(claim.ttl)).await {
+            Ok(mark) => Some(mark),
+            Err(fail) if fail.is_full() => None,
+            Err(fail) => return Err(fail),
+        };
+        let success =
+            mark.map(|mark| vec![puts(&own.key, value, own.lease), puts(&own.spent, Vec::new(), mark)]);
+        let full = success.is_none();
+        let success = success.unwrap_or_else(|| writes_nothing(own));
+        let txn = TxnRequest { compare: compare.clone(), success, failure: vec![reads(only(&own.key))] };
+        match link.txn(txn).await {
+            Ok(Done { succeeded, .. }) => Ok(succeeded),
+            Err(fail) if (fail.is_full() && !full) || fail.what() == What::NoLease => {
+                if fail.what() == What::NoLease {
+                    spent.forget().await;
+                }
+                let success = writes_nothing(own);
+                let done = link.txn(TxnRequest { compare, success, ..TxnRequest::default() }).await?;
+                // It stands, but not under the lease that is kept alive.
+                if done.succeeded && fail.what() == What::NoLease {
+                    Err(fail.unknown())
+                } else {
+                    Ok(done.succeeded)
+                }
+            }
+            Err(fail) => Err(fail),
+        }
+    }
+
+    /// Its lease is gone; so is its key then, or will be.
+    async fn gone(&self, renew: &Renew, own: &Own) -> Result<Option<Duration>> {
+        let compare = vec![created_at(&own.key, renew.tenure.token.as_i64())];
+        let txn = TxnRequest { compare, success: writes_nothing(own), ..TxnRequest::default() };
+        if self.0.link.txn(txn).await?.succeeded {
+            return Err(Fail::garbled("a key stands whose lease is gone"));
+        }
+        Ok(None)
+    }
+}
+
+/// A step that goes the way of those that write, and writes nothing: it takes away what is never there.
+fn writes_nothing(own: &Own) -> Vec<crate::proto::RequestOp> {
+    vec![takes(&[&own.spent[..], b"/"].concat())]
+}
+
+/// Whether this is the tenure that was granted.
+fn is(granted: &Granted, tenure: &Tenure) -> bool {
+    token(granted.created) == Some(tenure.token)
+}

@@ -1,0 +1,272 @@
+//! Who waits for what, and the one watch that tells them: lines and closures under our prefix, from now on.
+//!
+//! A watch that starts in the past is served by etcd on a loop of 100 ms, which made ten turns a second of a waiter the
+//! most there could be. So there is one watch from the present, and what was read before it opened is read again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{ClaimId, Doubt, Share, Verdict, admit};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::fail::{Fail, Result};
+use crate::keys::{line_of, shuts};
+use crate::line::View;
+use crate::link::Link;
+
+/// So many changes are remembered, for those whose reading was overtaken by them.
+const REMEMBERED: usize = 8192;
+
+/// Somebody whose turn has not come.
+#[derive(Debug, Clone)]
+pub(crate) struct Turn {
+    /// At which revision this was so.
+    revision: i64,
+    /// Its key, unless it stands nowhere.
+    own: Option<Vec<u8>>,
+    share: Share,
+    /// Who must go first, or some of them.
+    ahead: Vec<(Vec<u8>, Share)>,
+    shut: bool,
+    ready: bool,
+    /// Whether what was read may be older than what was heard.
+    stale: bool,
+    notify: Arc<Notify>,
+}
+
+impl Turn {
+    pub(crate) fn new(view: &View, own: Option<Vec<u8>>, ahead: usize, share: Share) -> Self {
+        let ahead = view.members.iter().take(ahead).map(|member| (member.key.clone(), member.share));
+        Self {
+            revision: view.revision,
+            own,
+            share,
+            ahead: ahead.collect(),
+            shut: view.shut.is_some(),
+            ready: false,
+            stale: false,
+            notify: Arc::new(Notify::new()),
+        }
+    }
+
+    fn hear(&mut self, event: &Heard) {
+        if shuts(&event.key) {
+            self.shut = !event.gone;
+        } else if event.gone {
+            if self.own.as_ref() == Some(&event.key) {
+                self.ready = true;
+            }
+            self.ahead.retain(|(key, _)| *key != event.key);
+        }
+        // Nobody is woken before its turn, however many stand before it, and whoever of them goes.
+        if event.gone && !self.shut {
+            let ahead: Vec<Share> = self.ahead.iter().map(|(_, share)| *share).collect();
+            self.ready |= admit(&ahead, self.share) == Verdict::Admit;
+        }
+    }
+}
+
+/// A change of one key.
+#[derive(Debug, Clone)]
+pub(crate) struct Heard {
+    pub(crate) key: Vec<u8>,
+    pub(crate) revision: i64,
+    pub(crate) gone: bool,
+}
+
+#[derive(Debug, Default)]
+struct Waits {
+    /// By line and claim.
+    turns: HashMap<Vec<u8>, HashMap<ClaimId, Turn>>,
+    /// Who wants to hear of a line or key, whatever happens to it.
+    interests: HashMap<Vec<u8>, Vec<Arc<Notify>>>,
+    /// The keys under which this process holds.
+    held: HashMap<Vec<u8>, ClaimId>,
+    recent: VecDeque<Heard>,
+    /// What was heard up to this revision may be forgotten.
+    forgotten: i64,
+}
+
+/// Who waits for what.
+#[derive(Debug)]
+pub(crate) struct Wakes {
+    pub(crate) prefix: String,
+    waits: Mutex<Waits>,
+    /// Since which revision nothing was missed.
+    since: watch::Sender<Option<i64>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Wakes {
+    pub(crate) fn new(prefix: &str) -> Self {
+        let since = watch::Sender::new(None);
+        Self { prefix: prefix.to_owned(), waits: Mutex::default(), since, task: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts to listen, if nobody has.
+    pub(crate) fn start(self: &Arc<Self>, link: &Arc<Link>) {
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            self.since.send_replace(None);
+            *task = Some(tokio::spawn(crate::listen::listen(link.clone(), self.clone())));
+        }
+    }
+
+    /// Listens; returns once it does.
+    pub(crate) async fn open(self: &Arc<Self>, link: &Arc<Link>) -> Result<()> {
+        self.start(link);
+        let mut since = self.since.subscribe();
+        let opened = tokio::time::timeout(2 * link.timeout(), since.wait_for(Option::is_some)).await;
+        match opened {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(Fail::silent("a watch")),
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        if let Some(task) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            task.abort();
+        }
+    }
+
+    /// Whether everything after this revision is heard.
+    fn covers(&self, waits: &Waits, revision: i64) -> bool {
+        self.since.borrow().is_some_and(|since| since <= revision) && waits.forgotten <= revision
+    }
+
+    /// Notes that a claim waits: what happened since it was read counts as well.
+    pub(crate) fn expect(&self, line: &[u8], id: ClaimId, mut turn: Turn) {
+        let mut waits = self.lock();
+        turn.stale = !self.covers(&waits, turn.revision) && !leasehold_core::fault!("etcd_gap_not_read");
+        for heard in waits.recent.iter() {
+            if heard.revision <= turn.revision {
+                continue;
+            }
+            if line_of(&self.prefix, &heard.key).is_some_and(|of| of == line) {
+                turn.hear(heard);
+            }
+        }
+        waits.turns.entry(line.to_vec()).or_default().insert(id, turn);
+    }
+
+    /// Where the wait of a claim stands, if it is known.
+    pub(crate) fn turn(&self, line: &[u8], id: ClaimId) -> Option<Stage> {
+        let waits = self.lock();
+        let turn = waits.turns.get(line)?.get(&id)?;
+        Some(match turn {
+            Turn { ready: true, .. } => Stage::Ready,
+            Turn { stale: true, .. } => Stage::Stale { own: turn.own.clone(), share: turn.share },
+            _ => Stage::Waits(turn.notify.clone()),
+        })
+    }
+
+    pub(crate) fn forget(&self, line: &[u8], id: ClaimId) {
+        let mut waits = self.lock();
+        if let Some(turns) = waits.turns.get_mut(line) {
+            turns.remove(&id);
+            if turns.is_empty() {
+                waits.turns.remove(line);
+            }
+        }
+        waits.held.retain(|_, held| *held != id);
+    }
+
+    /// Notes that a claim holds under this key: that the key goes is news then.
+    pub(crate) fn holds(&self, key: &[u8], id: ClaimId) {
+        self.lock().held.insert(key.to_vec(), id);
+    }
+
+    /// Is told of whatever happens to a line, or to one key of it, from now on.
+    pub(crate) fn interest(self: &Arc<Self>, of: &[u8]) -> Interest {
+        let notify = Arc::new(Notify::new());
+        self.lock().interests.entry(of.to_vec()).or_default().push(notify.clone());
+        Interest { wakes: self.clone(), of: of.to_vec(), notify }
+    }
+
+    /// The watch opened at this revision: what was read before is out of date.
+    pub(crate) fn opened(&self, revision: i64) {
+        let mut waits = self.lock();
+        waits.recent.clear();
+        waits.forgotten = revision;
+        let re_read = !leasehold_core::fault!("etcd_gap_not_read");
+        for turn in waits.turns.values_mut().flat_map(HashMap::values_mut).filter(|_| re_read) {
+            turn.stale = turn.stale || turn.revision < revision;
+            turn.notify.notify_one();
+        }
+        waits.interests.values().flatten().for_each(|notify| notify.notify_one());
+        self.since.send_replace(Some(revision));
+    }
+
+    /// What happened.
+    pub(crate) fn hear(&self, link: &Link, heard: Heard) {
+        let mut waits = self.lock();
+        let Waits { turns, interests, held, recent, forgotten } = &mut *waits;
+        if heard.gone && held.remove(&heard.key).is_some() {
+            link.doubt(Doubt::Cut);
+        }
+        let tell = |of: &[u8]| {
+            interests.get(of).into_iter().flatten().for_each(|notify| notify.notify_one());
+        };
+        tell(&heard.key);
+        if let Some(line) = line_of(&self.prefix, &heard.key) {
+            tell(line);
+            for turn in turns.get_mut(line).into_iter().flat_map(HashMap::values_mut) {
+                if heard.revision > turn.revision {
+                    turn.hear(&heard);
+                    if turn.ready {
+                        turn.notify.notify_one();
+                    }
+                }
+            }
+        }
+        if recent.len() >= REMEMBERED
+            && let Some(oldest) = recent.pop_front()
+        {
+            *forgotten = oldest.revision;
+        }
+        recent.push_back(heard);
+    }
+}
+
+/// Where a wait stands.
+pub(crate) enum Stage {
+    /// It is over.
+    Ready,
+    /// The line must be read again.
+    Stale { own: Option<Vec<u8>>, share: Share },
+    /// It goes on; this is told when it may be over.
+    Waits(Arc<Notify>),
+}
+
+/// Somebody who is told of whatever happens, until dropped.
+#[derive(Debug)]
+pub(crate) struct Interest {
+    wakes: Arc<Wakes>,
+    of: Vec<u8>,
+    notify: Arc<Notify>,
+}
+
+impl Interest {
+    /// Something happened, or enough time has passed to look anyway.
+    pub(crate) async fn told(&self, most: Duration) {
+        let _ = tokio::time::timeout(most, self.notify.notified()).await;
+    }
+}
+
+impl Drop for Interest {
+    fn drop(&mut self) {
+        let mut waits = self.wakes.lock();
+        if let Some(all) = waits.interests.get_mut(&self.of) {
+            all.retain(|one| !Arc::ptr_eq(one, &self.notify));
+            if all.is_empty() {
+                waits.interests.remove(&self.of);
+            }
+        }
+    }
+}
