@@ -137,7 +137,7 @@ impl Member {
         // Rounded up: no more than this is left.
         let ends = left.map(|left| Duration::from_secs(left.left + 1));
         let token = holds.then(|| token(self.created)).flatten();
-        let Some(value) = &self.value else { return self.stranger(token, ends, since) };
+        let Some(value) = &self.value else { return self.stranger(ends, since) };
         let Value { id, tenure, share, ttl, held, renewals, note, owner } = value.clone();
         let most = if holds { ttl } else { PLACE_LIFE };
         Entry {
@@ -157,22 +157,29 @@ impl Member {
         }
     }
 
-    /// Somebody else's: a mutex of another client, a candidate of an election.
-    fn stranger(&self, token: Option<Token>, ends: Option<Duration>, since: Duration) -> Entry {
-        let program = format!("another client of etcd, lease {:x}", self.lease);
+    /// Somebody else's: a mutex of another client, a candidate of an election. It has told us of no token, and whoever
+    /// reads entries knows strangers by that.
+    fn stranger(&self, ends: Option<Duration>, since: Duration) -> Entry {
+        let owner = Owner {
+            host: "another client".to_owned(),
+            user: "unknown".to_owned(),
+            pid: 0,
+            program: "foreign".to_owned(),
+            tag: format!("lease {:x}", self.lease),
+        };
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.created.to_be_bytes());
         id[8..].copy_from_slice(&self.lease.to_be_bytes());
         let never = if self.lease == 0 { Duration::MAX } else { Duration::ZERO };
         Entry {
             id: ClaimId::from_bytes(id),
-            owner: Owner { host: "?".to_owned(), user: "?".to_owned(), program, ..Owner::default() },
+            owner,
             share: Share::EXCLUSIVE,
             wanted: None,
             reshape: 0,
             note: Note::NONE,
-            tenure: u32::from(token.is_some()),
-            token,
+            tenure: 0,
+            token: None,
             age: since,
             renewed: since,
             renewals: 0,

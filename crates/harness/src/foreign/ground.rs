@@ -120,14 +120,6 @@ impl Servers {
         !matches!(self, Self::Redis(nodes) if nodes.servers.len() > 1)
     }
 
-    /// Whether the store has a token for everybody who holds, whoever that is.
-    pub(super) fn counts_for_all(&self) -> bool {
-        match self {
-            Self::Redis(_) => false,
-            Self::ZooKeeper(_) | Self::Etcd(_) => true,
-        }
-    }
-
     /// Which server it is.
     pub(super) fn version(&self) -> Result<String, Trouble> {
         let (name, said, before) = match self {
