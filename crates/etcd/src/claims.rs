@@ -7,12 +7,12 @@ use leasehold_core::{
     TOMBSTONE_LIFE, Turn as Patience, Verdict, Watch, admit, fault,
 };
 
-use crate::client::{absent, created_at, none_since, puts};
+use crate::client::{Leased, absent, counts, created_at, none_since, puts, takes};
 use crate::fail::{Fail, Result, What};
 use crate::holds::Granted;
 use crate::keys::{Keys, Own};
 use crate::line::{View, looks, token};
-use crate::proto::TxnRequest;
+use crate::proto::{RequestOp, TxnRequest};
 use crate::store::{EtcdStore, Shared};
 use crate::value::Value;
 use crate::wake::Turn;
@@ -20,6 +20,8 @@ use crate::wake::Turn;
 /// So often a claim is judged anew because the line has moved meanwhile. Whoever stands in it is overtaken by nobody, so
 /// that this many are enough for all but a try among many.
 const ROUNDS: usize = 16;
+/// So often it is asked again where another leader was elected meanwhile.
+pub(crate) const PROOFS: usize = 3;
 
 /// A claim on its way, and what is known of it.
 pub(crate) struct Stating<'a> {
@@ -61,10 +63,10 @@ impl EtcdStore {
         let Shared { link, holds, .. } = &*self.0;
         let known = holds.get(claim.id);
         // A place is refreshed by whoever restates its claim.
-        let mut fresh = false;
+        let mut fresh: Option<Leased> = None;
         let mut view = if known.is_some_and(|hold| hold.place && hold.granted.is_none()) {
             let (kept, view) = tokio::join!(link.keep_alive(on.own.place), self.view(&on.keys, &on.own));
-            fresh = kept?.is_some();
+            fresh = kept?;
             view?
         } else {
             self.view(&on.keys, &on.own).await?
@@ -73,15 +75,15 @@ impl EtcdStore {
             let mine = view.mine(&on.own, claim.id)?;
             let (ahead, stood) = match mine {
                 Some((_, member, value)) if value.holds() => {
-                    return Ok(Ok(self.repeat(&on, member.lease).await?));
+                    return Ok(Ok(self.repeat(&on, member.lease, member.created).await?));
                 }
                 Some((index, member, value)) => {
                     if value.share != claim.share {
                         return Ok(Err(Overruled::OtherShare { stands: value.share }));
                     }
-                    if !fresh {
-                        fresh = link.keep_alive(on.own.place).await?.is_some();
-                        if !fresh {
+                    if fresh.is_none() {
+                        fresh = link.keep_alive(on.own.place).await?;
+                        if fresh.is_none() {
                             view = self.view(&on.keys, &on.own).await?;
                             continue;
                         }
@@ -100,19 +102,18 @@ impl EtcdStore {
             }
             let admitted = admit(&view.shares(ahead), claim.share) == Verdict::Admit;
             let next = match stood {
-                Some(created) if admitted && view.shut.is_none() => self.confirm(&on, created).await?,
+                Some(created) if admitted && view.shut.is_none() => {
+                    self.confirm(&on, created, fresh.and_then(|leased| leased.term)).await?
+                }
                 None if admitted && view.shut.is_none() => self.take(&on, &view).await?,
-                None if claim.turn != Patience::Now => Next::Again(self.join(&on).await?),
+                None if claim.turn != Patience::Now => self.join(&on, &mut fresh).await?,
                 _ => return Ok(Ok(self.wait(&on, &view, stood.is_some(), ahead).await?)),
             };
             match next {
                 Next::Stands(standing) => return Ok(Ok(standing)),
-                Next::Again(Some(next)) => {
-                    fresh = fresh || stood.is_none();
-                    view = next;
-                }
+                Next::Again(Some(next)) => view = next,
                 Next::Again(None) => {
-                    fresh = false;
+                    fresh = None;
                     view = self.view(&on.keys, &on.own).await?;
                 }
             }
@@ -139,14 +140,14 @@ impl EtcdStore {
     }
 
     /// Takes a place in the line. Answers how the line is then.
-    async fn join(&self, on: &Stating<'_>) -> Result<Option<View>> {
+    async fn join(&self, on: &Stating<'_>, fresh: &mut Option<Leased>) -> Result<Next> {
         let Stating { claim, keys, own, .. } = on;
         let Shared { link, holds, .. } = &*self.0;
         // Before it may exist: whoever gives up from here on has it revoked.
         holds.note(claim.id, |hold| hold.place = true);
-        let (lease, _) = link.grant(own.place, PLACE_LIFE).await?;
+        let leased = link.grant(own.place, PLACE_LIFE).await?;
         let looks = looks(keys, &own.spent);
-        let put = puts(&own.key, Value::waiting(claim).to_bytes(), lease);
+        let put = puts(&own.key, Value::waiting(claim).to_bytes(), leased.id);
         let txn = TxnRequest {
             compare: vec![absent(&own.key), absent(&own.spent)],
             success: std::iter::once(put).chain(looks.clone()).collect(),
@@ -154,13 +155,14 @@ impl EtcdStore {
         };
         let mut done = match link.txn(txn).await {
             Ok(done) => done,
-            Err(fail) if fail.what() == What::NoLease => return Ok(None),
+            Err(fail) if fail.what() == What::NoLease => return Ok(Next::Again(None)),
             Err(fail) => return Err(fail),
         };
         if done.succeeded {
             done.skip();
         }
-        View::parse(keys, &mut done).map(Some)
+        *fresh = Some(leased);
+        View::parse(keys, &mut done).map(|view| Next::Again(Some(view)))
     }
 
     /// Takes a name that is free, in the very transaction that sees it free: nobody has come since it was read. (That
@@ -171,7 +173,7 @@ impl EtcdStore {
         holds.note(claim.id, |hold| hold.lease = true);
         let (granted, spent) =
             tokio::join!(link.grant(own.lease, claim.ttl), spent.lease(link, clock, remembered(claim.ttl)));
-        let ((lease, ttl), spent) = (granted?, spent?);
+        let (Leased { id: lease, mut ttl, term }, spent) = (granted?, spent?);
         let value = Value::waiting(claim).granted();
         let txn = TxnRequest {
             compare: vec![
@@ -191,6 +193,12 @@ impl EtcdStore {
             Err(fail) => return Err(fail),
         };
         if done.succeeded {
+            if !counts(term, done.term) {
+                let Some(proved) = self.prove(own, own.lease, done.revision).await? else {
+                    return Ok(Next::Again(None));
+                };
+                ttl = proved;
+            }
             let granted = self.granted(on, done.revision, ttl, false, value)?;
             return Ok(Next::Stands(stands(State::Granted(granted), Watch::Hold(claim.id))));
         }
@@ -205,7 +213,7 @@ impl EtcdStore {
 
     /// Takes a lease whose turn has come, under the condition that its place is still the one that was waited in. That
     /// nobody is ahead of it is not proof enough: its own key may have gone while it waited.
-    async fn confirm(&self, on: &Stating<'_>, created: i64) -> Result<Next> {
+    async fn confirm(&self, on: &Stating<'_>, created: i64, term: Option<u64>) -> Result<Next> {
         let Stating { claim, keys, own, .. } = on;
         let Shared { link, spent, clock, .. } = &*self.0;
         let value = Value::waiting(claim).granted();
@@ -230,11 +238,31 @@ impl EtcdStore {
         };
         if done.succeeded {
             // Its place was refreshed after it was asked for.
+            if !counts(term, done.term) && self.prove(own, own.place, created).await?.is_none() {
+                return Ok(Next::Again(None));
+            }
             let ttl = SHORT_GRANT.min(claim.ttl.max(Duration::from_millis(1)));
             let granted = self.granted(on, created, ttl, true, value)?;
             return Ok(Next::Stands(stands(State::Granted(granted), Watch::Hold(claim.id))));
         }
         View::parse(keys, &mut done).map(|view| Next::Again(Some(view)))
+    }
+
+    /// Keeps a lease alive, and proves that it counts. `None` when the key stands no more.
+    pub(crate) async fn prove(&self, own: &Own, lease: i64, created: i64) -> Result<Option<Duration>> {
+        for _ in 0..PROOFS {
+            let Some(kept) = self.0.link.keep_alive(lease).await? else { return Ok(None) };
+            let compare = vec![created_at(&own.key, created)];
+            let txn = TxnRequest { compare, success: writes_nothing(own), ..TxnRequest::default() };
+            let done = self.0.link.txn(txn).await?;
+            if !done.succeeded {
+                return Ok(None);
+            }
+            if counts(kept.term, done.term) {
+                return Ok(Some(kept.ttl));
+            }
+        }
+        Err(unproved())
     }
 
     /// Notes what was granted.
@@ -268,29 +296,38 @@ impl EtcdStore {
     }
 
     /// The grant again, with what is left of it.
-    async fn repeat(&self, on: &Stating<'_>, lease: i64) -> Result<Standing> {
-        let Stating { claim, keys, own, asked, .. } = on;
-        let Shared { link, holds, .. } = &*self.0;
+    async fn repeat(&self, on: &Stating<'_>, lease: i64, created: i64) -> Result<Standing> {
+        let Stating { claim, own, asked, .. } = on;
+        let Shared { holds, .. } = &*self.0;
         let known = holds.granted(claim.id).map(|granted| (granted.created, granted.until.since(*asked)));
         let (created, ttl) = match known {
             // Beyond that only somebody else can have prolonged it.
             Some((created, left)) if !left.is_zero() => (created, left),
-            _ => {
-                let view = self.view(keys, own).await?;
-                let left = link.left(lease).await?.map_or(0, |left| left.left);
-                // Rounded down: so much is left at least.
-                let left = Duration::from_secs(left);
-                match view.mine(own, claim.id)? {
-                    Some((_, member, _)) if !left.is_zero() => {
-                        (member.created, if lease == own.place { left.min(SHORT_GRANT) } else { left })
-                    }
-                    _ => return Ok(stands(State::Spent, Watch::Turn(claim.id))),
-                }
-            }
+            _ => match self.remains(own, lease, created).await? {
+                Some(left) => (created, if lease == own.place { left.min(SHORT_GRANT) } else { left }),
+                None => return Ok(stands(State::Spent, Watch::Turn(claim.id))),
+            },
         };
         let Some(token) = token(created) else { return Err(Fail::garbled("a revision that is no token")) };
         let grant = Grant { token, tokens: 1, ttl };
         Ok(stands(State::Granted(grant), Watch::Hold(claim.id)))
+    }
+
+    /// What is left of a lease that somebody else made or prolonged, rounded down. `None` when that is nothing.
+    pub(crate) async fn remains(&self, own: &Own, lease: i64, created: i64) -> Result<Option<Duration>> {
+        for _ in 0..PROOFS {
+            let Some(left) = self.0.link.left(lease).await? else { return Ok(None) };
+            let compare = vec![created_at(&own.key, created)];
+            let txn = TxnRequest { compare, success: writes_nothing(own), ..TxnRequest::default() };
+            let done = self.0.link.txn(txn).await?;
+            if !done.succeeded || left.left == 0 {
+                return Ok(None);
+            }
+            if counts(Some(left.term), done.term) {
+                return Ok(Some(Duration::from_secs(left.left)));
+            }
+        }
+        Err(unproved())
     }
 
     /// Takes a place back that should not have been taken.
@@ -313,6 +350,16 @@ impl EtcdStore {
         // They have no keys any more, so that nobody waits for them; and they end by themselves.
         let _ = tokio::join!(lease, place);
     }
+}
+
+/// A step that goes the way of those that write, and writes nothing: it takes away what is never there.
+pub(crate) fn writes_nothing(own: &Own) -> Vec<RequestOp> {
+    vec![takes(&[&own.spent[..], b"/"].concat())]
+}
+
+/// One leader followed the other.
+pub(crate) fn unproved() -> Fail {
+    Fail::new(StoreErrorKind::Unavailable, "the leader changed each time it was asked").unknown()
 }
 
 /// What follows from a step.

@@ -24,7 +24,30 @@ pub(crate) struct Done {
     pub(crate) succeeded: bool,
     /// The cluster's revision after it.
     pub(crate) revision: i64,
+    /// In which term of which leader the member was that answered.
+    pub(crate) term: u64,
     answers: std::vec::IntoIter<ResponseOp>,
+}
+
+/// What a lease got, or has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leased {
+    pub(crate) id: i64,
+    /// For how long it then lives.
+    pub(crate) ttl: Duration,
+    /// Set when a leader alone said so; see [`counts`].
+    pub(crate) term: Option<u64>,
+}
+
+/// Whether what a leader alone said of a lease counts, by the term in which it was said and the one in which a
+/// transaction was answered that was asked *after* that.
+///
+/// A keep-alive asks no quorum. A leader that was stopped answers the one that waited in its socket when it goes on, and
+/// only then learns that it leads no longer; the lease has counted down at the new one since that was elected. A
+/// transaction does ask a quorum: where it is done in the same term, any later leader was elected after the keep-alive,
+/// and counts each lease anew from there.
+pub(crate) fn counts(said: Option<u64>, done: u64) -> bool {
+    said.is_none_or(|term| term == done || leasehold_core::fault!("etcd_terms_not_compared"))
 }
 
 /// What is left of a lease, in whole seconds rounded down, and what it was granted for.
@@ -32,6 +55,8 @@ pub(crate) struct Done {
 pub(crate) struct Left {
     pub(crate) left: u64,
     pub(crate) granted: u64,
+    /// As that of [`Leased`].
+    pub(crate) term: u64,
 }
 
 impl Left {
@@ -53,29 +78,30 @@ pub(crate) fn seconds(ttl: Duration) -> i64 {
 }
 
 impl Link {
-    /// Makes a lease, unless there is one of this id; an id of zero lets the cluster choose. Answers its id, and the
-    /// time to live that it got.
-    pub(crate) async fn grant(&self, id: i64, ttl: Duration) -> Result<(i64, Duration)> {
+    /// Makes a lease, unless there is one of this id; an id of zero lets the cluster choose.
+    pub(crate) async fn grant(&self, id: i64, ttl: Duration) -> Result<Leased> {
         let message = LeaseGrantRequest { ttl: seconds(ttl).max(1), id };
         let asked = self.call(message, |channel, request| {
             Box::pin(async move { LeaseClient::new(channel).lease_grant(request).await })
         });
         match asked.await {
+            // This asked a quorum: it counts as it is.
             Ok(granted) if granted.error.is_empty() && granted.ttl > 0 => {
-                Ok((granted.id, Duration::from_secs(granted.ttl.unsigned_abs())))
+                let ttl = Duration::from_secs(granted.ttl.unsigned_abs());
+                Ok(Leased { id: granted.id, ttl, term: None })
             }
             Ok(granted) => Err(Fail::new(StoreErrorKind::Unexpected, granted.error).unknown()),
-            // An earlier request of the same claim whose reply was lost. It counts from now on, or not at all.
+            // An earlier request of the same claim whose reply was lost.
             Err(fail) if fail.what() == What::LeaseExists => match self.keep_alive(id).await? {
-                Some(ttl) => Ok((id, ttl)),
-                None => Err(Fail::silent("a lease that was there a moment ago").unknown()),
+                Some(leased) => Ok(leased),
+                None => Err(Fail::silent("a lease that was there a moment ago")),
             },
             Err(fail) => Err(fail),
         }
     }
 
     /// Prolongs a lease. `None` when there is none of that id.
-    pub(crate) async fn keep_alive(&self, id: i64) -> Result<Option<Duration>> {
+    pub(crate) async fn keep_alive(&self, id: i64) -> Result<Option<Leased>> {
         let told = self.call(id, |channel, request| {
             Box::pin(async move {
                 let (mut metadata, extensions, id) = request.into_parts();
@@ -97,7 +123,8 @@ impl Link {
         if told.id != id {
             return Err(Fail::garbled("the answer is about another lease"));
         }
-        Ok((told.ttl > 0).then(|| Duration::from_secs(told.ttl.unsigned_abs())))
+        let term = Some(told.header.map_or(0, |header| header.raft_term));
+        Ok((told.ttl > 0).then(|| Leased { id, ttl: Duration::from_secs(told.ttl.unsigned_abs()), term }))
     }
 
     /// Ends a lease, and what keys it has. Nothing, if there is none of that id.
@@ -122,8 +149,9 @@ impl Link {
             Err(fail) if fail.what() == What::NoLease => return Ok(None),
             Err(fail) => return Err(fail),
         };
+        let term = told.header.map_or(0, |header| header.raft_term);
         let left = u64::try_from(told.ttl).ok();
-        Ok(left.map(|left| Left { left, granted: told.granted_ttl.unsigned_abs() }))
+        Ok(left.map(|left| Left { left, granted: told.granted_ttl.unsigned_abs(), term }))
     }
 
     /// All or nothing, under conditions.
@@ -133,7 +161,8 @@ impl Link {
             self.call(txn, |channel, request| Box::pin(async move { kv(channel).txn(request).await }));
         let done = asked.await?;
         let revision = self.saw(done.header.as_ref(), before)?;
-        Ok(Done { succeeded: done.succeeded, revision, answers: done.responses.into_iter() })
+        let term = done.header.map_or(0, |header| header.raft_term);
+        Ok(Done { succeeded: done.succeeded, revision, term, answers: done.responses.into_iter() })
     }
 
     /// Reads without writing.
@@ -237,4 +266,23 @@ pub(crate) fn puts(key: &[u8], value: Vec<u8>, lease: i64) -> RequestOp {
 pub(crate) fn takes(key: &[u8]) -> RequestOp {
     let delete = DeleteRangeRequest { key: key.to_vec(), prev_kv: true, ..DeleteRangeRequest::default() };
     RequestOp { request: Some(Op::RequestDeleteRange(delete)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_leader_alone_said_counts_only_if_it_still_led_afterwards() {
+        assert!(counts(Some(7), 7));
+        assert!(!counts(Some(7), 8), "a stopped leader answered as it went on");
+        assert!(counts(None, 8), "a grant asked a quorum");
+    }
+
+    #[test]
+    fn ttls_are_whole_seconds_rounded_up() {
+        for (millis, whole) in [(100, 1), (1000, 1), (1001, 2), (30_000, 30)] {
+            assert_eq!(seconds(Duration::from_millis(millis)), whole);
+        }
+    }
 }

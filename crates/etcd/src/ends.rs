@@ -88,12 +88,11 @@ impl EtcdStore {
             let longer = stands.is_none_or(|stands| lasting > stands);
             let mut lease = None;
             if longer {
-                let (id, _) = link.grant(0, lasting).await?;
+                let id = link.grant(0, lasting).await?.id;
                 lease = Some(id);
                 success.push(puts(&keys.shut, Shut::value(lasting, &value.owner, note), id));
-                match &view.shut {
-                    None => compare.push(absent(&keys.shut)),
-                    Some(_) => {}
+                if view.shut.is_none() {
+                    compare.push(absent(&keys.shut));
                 }
             }
             match link.txn(TxnRequest { compare, success, ..TxnRequest::default() }).await {

@@ -5,10 +5,12 @@
 mod claims;
 mod client;
 mod config;
+mod doctor;
 mod ends;
 mod fail;
 mod holds;
 mod keys;
+mod ledger;
 mod line;
 mod link;
 mod listen;
@@ -18,11 +20,12 @@ mod spent;
 mod store;
 mod together;
 mod value;
+mod version;
 mod wake;
 
 /// The messages of etcd's API, as `proto/etcd.proto` has them.
 mod proto {
-    #![expect(unreachable_pub, reason = "generated")]
+    #![expect(unreachable_pub, clippy::enum_variant_names, reason = "generated")]
     tonic::include_proto!("etcdserverpb");
 }
 

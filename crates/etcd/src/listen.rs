@@ -14,6 +14,7 @@ use crate::proto::event::EventType;
 use crate::proto::watch_client::WatchClient;
 use crate::proto::watch_request::RequestUnion;
 use crate::proto::{WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse};
+use crate::version::{Version, faults};
 use crate::wake::{Heard, Wakes};
 
 /// After so long without a word the member is asked for one.
@@ -23,11 +24,15 @@ const MOST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Listens until it is aborted.
 pub(crate) async fn listen(link: Arc<Link>, wakes: Arc<Wakes>) {
+    tokio::join!(warn(&link), hear(&link, &wakes));
+}
+
+async fn hear(link: &Link, wakes: &Wakes) {
     let mut next = None;
     let mut pause = FIRST_PAUSE;
     loop {
         let begun = next;
-        let fail = match session(&link, &wakes, &mut next).await {
+        let fail = match session(link, wakes, &mut next).await {
             Ok(never) => match never {},
             Err(fail) => fail,
         };
@@ -37,6 +42,19 @@ pub(crate) async fn listen(link: Arc<Link>, wakes: Arc<Wakes>) {
         }
         pause = if next == begun { (2 * pause).min(MOST_PAUSE) } else { FIRST_PAUSE };
         tokio::time::sleep(pause).await;
+    }
+}
+
+/// Once in the life of a client, on the first lock that it holds or waits for.
+async fn warn(link: &Link) {
+    for (member, place) in link.places().enumerate() {
+        let Ok(status) = link.status(member).await else { continue };
+        let faults = Version::parse(&status.version).map(faults).unwrap_or_default();
+        if !faults.is_empty() {
+            let version = status.version;
+            tracing::warn!(%place, %version, faults = %faults.join("; "), "this etcd may end a lease early: check tokens");
+            return;
+        }
     }
 }
 

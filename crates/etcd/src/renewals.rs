@@ -1,20 +1,21 @@
-//! How a lease is prolonged: its own lease is kept alive, and a transaction that writes says whether its key stands.
+//! How a lease is prolonged: its own lease is kept alive, and then a transaction that writes says whether its key stands.
 //!
 //! Neither is enough alone. etcd before 3.4.38, 3.5.23 and 3.6.5 may say that it kept a lease alive which it has revoked;
-//! and the transaction prolongs nothing.
+//! and the transaction prolongs nothing. Nor are both together, unless they are said in one term of one leader.
 
 use std::time::Duration;
 
 use leasehold_core::{Op, Renew, Renewal, Result as StoreResult, Tenure, fault};
 
-use crate::claims::remembered;
-use crate::client::{Done, created_at, only, puts, reads, takes};
+use crate::claims::{PROOFS, remembered, unproved, writes_nothing};
+use crate::client::{Done, counts, created_at, only, puts, reads};
 use crate::fail::{Fail, Result, What};
 use crate::holds::Granted;
 use crate::keys::Own;
 use crate::line::token;
 use crate::proto::TxnRequest;
 use crate::store::{EtcdStore, Shared};
+use crate::value::Value;
 
 impl EtcdStore {
     pub(crate) async fn renew_one(&self, renew: &Renew) -> StoreResult<Renewal> {
@@ -53,37 +54,44 @@ impl EtcdStore {
         }
         let held = sent.since(known.since);
         let value = known.value.clone().renewed(tenure, held);
-        let ttl = if known.short {
-            // From now on it has a lease of its whole ttl; a key that is put again keeps its revision.
-            holds.note(claim.id, |hold| hold.lease = true);
-            let (_, ttl) = link.grant(own.lease, claim.ttl).await?;
-            if !self.owns(renew, own, value.to_bytes()).await? {
+        let known_short = known.short;
+        let Some(ttl) = self.keep(renew, own, known_short, &value).await? else { return Ok(None) };
+        let granted = Granted { until: sent.after(ttl), short: false, value, ..known };
+        holds.note(claim.id, |hold| hold.granted = Some(granted));
+        if known_short {
+            // A key that is put again under another lease keeps its revision, and the old lease has no keys.
+            link.revoke(own.place).await?;
+            holds.note(claim.id, |hold| hold.place = false);
+        }
+        Ok(Some(ttl))
+    }
+
+    /// Keeps its lease alive and then asks whether its key stands, until both are said in one term of one leader.
+    async fn keep(&self, renew: &Renew, own: &Own, short: bool, value: &Value) -> Result<Option<Duration>> {
+        let Renew { claim, .. } = renew;
+        let Shared { link, holds, .. } = &*self.0;
+        for _ in 0..PROOFS {
+            let kept = if short {
+                // From now on it has a lease of its whole ttl.
+                holds.note(claim.id, |hold| hold.lease = true);
+                Some(link.grant(own.lease, claim.ttl).await?)
+            } else {
+                link.keep_alive(own.lease).await?
+            };
+            let Some(kept) = kept else { return self.gone(renew, own).await };
+            if fault!("etcd_renewed_by_keep_alive") && !short {
+                return Ok(Some(kept.ttl));
+            }
+            let done = self.owns(renew, own, value.to_bytes()).await?;
+            if !done.succeeded {
                 link.revoke(own.lease).await?;
                 return Ok(None);
             }
-            link.revoke(own.place).await?;
-            holds.note(claim.id, |hold| hold.place = false);
-            ttl
-        } else {
-            let owns = async {
-                if fault!("etcd_renewed_by_keep_alive") {
-                    return Ok(true);
-                }
-                self.owns(renew, own, value.to_bytes()).await
-            };
-            let (kept, owns) = tokio::join!(link.keep_alive(own.lease), owns);
-            match (kept, owns?) {
-                (_, false) => return Ok(None),
-                (Err(fail), true) => return Err(fail),
-                (Ok(Some(ttl)), true) => ttl,
-                // Its key was there the moment before.
-                (Ok(None), true) => return self.gone(renew, own).await,
+            if counts(kept.term, done.term) {
+                return Ok(Some(kept.ttl));
             }
-        };
-        let until = sent.after(ttl);
-        let granted = Granted { until, short: false, value, ..known };
-        holds.note(claim.id, |hold| hold.granted = Some(granted));
-        Ok(Some(ttl))
+        }
+        Err(unproved())
     }
 
     /// What stands for a claim that this process knows nothing of.
@@ -101,7 +109,7 @@ impl EtcdStore {
     }
 
     /// Whether the key of this very tenure stands; writes, since old versions may answer from the past what only reads.
-    async fn owns(&self, renew: &Renew, own: &Own, value: Vec<u8>) -> Result<bool> {
+    async fn owns(&self, renew: &Renew, own: &Own, value: Vec<u8>) -> Result<Done> {
         let Shared { link, spent, clock, .. } = &*self.0;
         let Renew { claim, tenure } = renew;
         let compare = vec![created_at(&own.key, tenure.token.as_i64())];
@@ -116,7 +124,7 @@ impl EtcdStore {
         let success = success.unwrap_or_else(|| writes_nothing(own));
         let txn = TxnRequest { compare: compare.clone(), success, failure: vec![reads(only(&own.key))] };
         match link.txn(txn).await {
-            Ok(Done { succeeded, .. }) => Ok(succeeded),
+            Ok(done) => Ok(done),
             Err(fail) if (fail.is_full() && !full) || fail.what() == What::NoLease => {
                 if fail.what() == What::NoLease {
                     spent.forget().await;
@@ -124,11 +132,7 @@ impl EtcdStore {
                 let success = writes_nothing(own);
                 let done = link.txn(TxnRequest { compare, success, ..TxnRequest::default() }).await?;
                 // It stands, but not under the lease that is kept alive.
-                if done.succeeded && fail.what() == What::NoLease {
-                    Err(fail.unknown())
-                } else {
-                    Ok(done.succeeded)
-                }
+                if done.succeeded && fail.what() == What::NoLease { Err(fail.unknown()) } else { Ok(done) }
             }
             Err(fail) => Err(fail),
         }
@@ -143,11 +147,6 @@ impl EtcdStore {
         }
         Ok(None)
     }
-}
-
-/// A step that goes the way of those that write, and writes nothing: it takes away what is never there.
-fn writes_nothing(own: &Own) -> Vec<crate::proto::RequestOp> {
-    vec![takes(&[&own.spent[..], b"/"].concat())]
 }
 
 /// Whether this is the tenure that was granted.

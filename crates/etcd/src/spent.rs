@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_core::{BootTime, Clock};
 use tokio::sync::Mutex;
 
-use crate::client::seconds;
+use crate::client::{Leased, seconds};
 use crate::fail::Result;
 use crate::link::Link;
 
@@ -32,7 +32,7 @@ impl Spent {
         {
             return Ok(*id);
         }
-        let (id, granted) = link.grant(0, Duration::from_secs(2 * span)).await?;
+        let Leased { id, ttl: granted, .. } = link.grant(0, Duration::from_secs(2 * span)).await?;
         leases.insert(span, (id, now.after(granted.saturating_sub(Duration::from_secs(span)))));
         Ok(id)
     }

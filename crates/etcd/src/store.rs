@@ -227,7 +227,7 @@ impl Store for EtcdStore {
     }
 
     fn ledger(&self) -> Option<&dyn Ledger> {
-        None
+        Some(self)
     }
 
     async fn doubt(&self) -> Doubt {
@@ -235,7 +235,7 @@ impl Store for EtcdStore {
     }
 
     fn doctor(&self) -> Option<&dyn Doctor> {
-        None
+        Some(self)
     }
 
     async fn close(&self) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Several claims as one step: one transaction, which puts all keys or none.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use leasehold_core::{
     Claim, Error, Grant, Op, Overruled, Result as StoreResult, State, StoreErrorKind, Together, Verdict,
@@ -8,7 +9,7 @@ use leasehold_core::{
 };
 
 use crate::claims::{Stating, remembered, stands};
-use crate::client::{absent, created_at, none_since, puts};
+use crate::client::{Leased, absent, counts, created_at, none_since, puts};
 use crate::fail::{Fail, Result, What};
 use crate::line::{View, looks, token};
 use crate::proto::TxnRequest;
@@ -23,7 +24,7 @@ const MOST: usize = 64;
 /// How one of the claims stands before the step.
 enum Stage {
     /// It holds already.
-    Holds { created: i64, left: std::time::Duration },
+    Holds { created: i64, left: Duration },
     /// It stands in line, and its turn has come.
     Stands { created: i64 },
     /// The name is free for it.
@@ -86,16 +87,11 @@ impl EtcdStore {
         let (ahead, stage) = match view.mine(own, claim.id)? {
             Some((_, member, value)) if value.holds() => {
                 let known = self.0.holds.granted(claim.id).map(|granted| granted.until.since(on.asked));
-                let left = match known {
-                    Some(left) => left,
-                    None => {
-                        let left = self.0.link.left(member.lease).await?.map_or(0, |left| left.left);
-                        std::time::Duration::from_secs(left)
-                    }
+                let left = match known.filter(|left| !left.is_zero()) {
+                    None => self.remains(own, member.lease, member.created).await?,
+                    left => left,
                 };
-                if left.is_zero() {
-                    return Ok(Ok(Err(State::Spent)));
-                }
+                let Some(left) = left else { return Ok(Ok(Err(State::Spent))) };
                 return Ok(Ok(Ok(Stage::Holds { created: member.created, left })));
             }
             Some((index, member, value)) => {
@@ -177,14 +173,19 @@ impl EtcdStore {
                     let Some(token) = token(*created) else { return Err(Fail::garbled("a revision")) };
                     Grant { token, tokens: 1, ttl: *left }
                 }
-                (Stage::Stands { created }, Some((_, ttl))) => {
+                (Stage::Stands { created }, Some(leased)) => {
+                    let Some(ttl) = self.lasts(on, leased, *created, done.term).await? else {
+                        return Ok(None);
+                    };
                     link.revoke(on.own.place).await?;
                     let grant = self.granted(on, *created, ttl, true, Value::waiting(claim).granted())?;
                     // It has a lease of its whole ttl already.
                     holds.note(claim.id, |hold| hold.granted.iter_mut().for_each(|got| got.short = false));
                     grant
                 }
-                (_, Some((_, ttl))) => {
+                (_, Some(leased)) => {
+                    let lasts = self.lasts(on, leased, done.revision, done.term).await?;
+                    let Some(ttl) = lasts else { return Ok(None) };
                     self.granted(on, done.revision, ttl, false, Value::waiting(claim).granted())?
                 }
                 (_, None) => return Err(Fail::garbled("a lease that was not granted")),
@@ -192,5 +193,19 @@ impl EtcdStore {
             standings.push(stands(State::Granted(grant), Watch::Hold(claim.id)));
         }
         Ok(Some(Together::All(standings)))
+    }
+
+    /// For how long what was written holds, once that is proved.
+    async fn lasts(
+        &self,
+        on: &Stating<'_>,
+        leased: Leased,
+        created: i64,
+        term: u64,
+    ) -> Result<Option<Duration>> {
+        if counts(leased.term, term) {
+            return Ok(Some(leased.ttl));
+        }
+        self.prove(&on.own, on.own.lease, created).await
     }
 }

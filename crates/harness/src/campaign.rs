@@ -1,4 +1,4 @@
-//! Faults of a real Redis server and of the ways to it, one after the other and many times, while several clients
+//! Faults of real servers and of the ways to them, one after the other and many times, while several clients
 //! fight for a few names; then what all of them saw is held to what is promised under that fault.
 //!
 //! Each [`Fault`] says whether exclusion is promised while it strikes. Everywhere tokens must rise in the order of the
@@ -6,6 +6,7 @@
 //! everybody must get the lock again. The seed decides who fights for what and when the fault strikes; threads and
 //! processes decide the rest, so a seed is a place to look again, not a replay.
 
+mod elected;
 mod fault;
 mod fence;
 mod fighter;
@@ -24,8 +25,9 @@ use leasehold_conformance::{Check, Failure};
 use leasehold_core::Clock;
 use tokio::sync::watch;
 
+use elected::Assembly;
 use fault::Blow;
-pub use fault::{CLUSTER, FAULTS, Fault, QUORUM, SENTINEL, SPLIT};
+pub use fault::{CLUSTER, ETCD, FAULTS, Fault, QUORUM, SENTINEL, SPLIT};
 use fence::Fence;
 use fighter::{Fighter, fight};
 use nodes::Field;
@@ -38,7 +40,7 @@ use watched::Ward;
 use crate::servers::NoServer;
 use crate::servers::net::Host;
 
-/// The ttl of every lease.
+/// The ttl of every lease in a Redis.
 pub const TTL: Duration = Duration::from_secs(1);
 /// How many clients fight.
 pub const FIGHTERS: usize = 8;
@@ -74,9 +76,14 @@ pub enum Unfought {
 pub fn campaign(fault: &'static Fault, lasting: Duration, seed: u64) -> Result<Fought, Unfought> {
     match fault.blow {
         Blow::Nodes => fight_under(fault, lasting, seed, OF_MANY, || Field::open(OF_MANY, seed)),
-        Blow::Split(kind) => fight_under(fault, lasting, seed, OF_MANY, || Split::open(kind, seed)),
+        Blow::Split(kind) => {
+            fight_under(fault, lasting, seed, OF_MANY, || Split::open(kind, fault.ttl, seed))
+        }
         Blow::Ring(turn) => fight_under(fault, lasting, seed, OF_MANY, || Ring::open(turn, seed)),
         Blow::FailOver { behind } => fight_under(fault, lasting, seed, OF_MANY, || Ward::open(behind, seed)),
+        Blow::Elected(maker, harm) => {
+            fight_under(fault, lasting, seed, FIGHTERS, || Assembly::open(fault, maker, harm, seed))
+        }
         _ => fight_under(fault, lasting, seed, FIGHTERS, || Stage::open(fault, seed)),
     }
 }
@@ -127,7 +134,7 @@ fn once(
     let fighters: Vec<Arc<Fighter>> = (0..clients)
         .map(|number| {
             let dice = seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64);
-            Arc::new(Fighter::new(number, stage.url(number), fence.clone(), stopped.clone(), dice))
+            Arc::new(Fighter::new(number, stage.url(number), fault.ttl, fence.clone(), stopped.clone(), dice))
         })
         .collect();
     let homes = (0..clients).map(|number| stage.home(number));
@@ -136,7 +143,7 @@ fn once(
     let struck = stage.strike(&clock, lasting, &fighters);
     // Everybody must get one more, now that nothing is wrong any more.
     let healed = clock.now();
-    let most = healed.after(TTL * RECOVERY);
+    let most = healed.after(fault.ttl * RECOVERY);
     let recovered = loop {
         let waits: Vec<Option<_>> =
             fighters.iter().map(|fighter| fighter.pen.granted_after(healed)).collect();

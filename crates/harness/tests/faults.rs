@@ -1,5 +1,5 @@
-//! A little of what `cargo xtask prove` does under `faults-redis`, `quorum`, `sentinel`, `cluster` and `split`: each fault
-//! of real Redis servers for three seconds.
+//! A little of what `cargo xtask prove` does under `faults-redis`, `quorum`, `sentinel`, `cluster`, `split` and `faults-etcd`:
+//! each fault of real servers for three seconds.
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::time::Duration;
@@ -72,4 +72,14 @@ faults!(
     replica_lags,
     failover,
     failover_behind,
+    etcd_leader_killed,
+    etcd_leader_stopped,
+    etcd_member_killed,
+    etcd_member_stopped,
+    etcd_all_stopped,
+    etcd_replies_eaten,
+    etcd_frozen,
+    etcd_revoked,
+    etcd_compacted,
+    etcd_split,
 );

@@ -1,5 +1,6 @@
 //! The proofs `fight`, `foreign-release`, `handover`, `models`, `once`, `primitives`, `waiting`, `faults-redis`,
-//! `cancelled-redis`, `quorum`, `quorum-dead`, `cluster`, `sentinel` and `split`: programs of the harness, and the models.
+//! `faults-etcd`, `cancelled-redis`, `quorum`, `quorum-dead`, `cluster`, `sentinel` and `split`: programs of the
+//! harness, and the models.
 
 use std::process::Command;
 
@@ -62,6 +63,11 @@ pub(super) fn cluster(proof: &mut Proof) -> Result<bool> {
 /// So long of a network that falls apart, for each kind of servers on it.
 pub(super) fn split(proof: &mut Proof) -> Result<bool> {
     program(proof, "faults", &["--split"], 120)
+}
+
+/// So long of each thing that befalls etcd.
+pub(super) fn faults_etcd(proof: &mut Proof) -> Result<bool> {
+    program(proof, "faults", &["--etcd"], 60)
 }
 
 /// So long of failovers of each kind.

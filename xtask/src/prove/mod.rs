@@ -79,6 +79,11 @@ const PARTS: &[Part] = &[
         run: harness::faults_redis,
     },
     Part {
+        name: "faults-etcd",
+        about: "Members of etcd are killed, stopped and cut off, leases revoked, the past forgotten, a minute each",
+        run: harness::faults_etcd,
+    },
+    Part {
         name: "quorum",
         about: "16 clients fight for the locks of five Redis, which are killed, stopped and cut off, for 10 minutes",
         run: harness::quorum,

@@ -1,14 +1,14 @@
-//! Lets each fault befall a real Redis server while clients fight for its locks, and judges what they saw.
+//! Lets each fault befall real servers while clients fight for its locks, and judges what they saw.
 
 use std::time::Duration;
 
 use clap::Parser;
 use leasehold_conformance::{Check, Failure};
 use leasehold_harness::campaign::{
-    CLUSTER, FAULTS, Fault, QUORUM, RECOVERY, SENTINEL, SPLIT, TTL, Unfought, campaign,
+    CLUSTER, ETCD, FAULTS, Fault, QUORUM, RECOVERY, SENTINEL, SPLIT, TTL, Unfought, campaign,
 };
 
-/// Faults of a Redis server and of the ways to it, each with the checker.
+/// Faults of servers and of the ways to them, each with the checker.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Only this fault, of whichever servers.
@@ -26,6 +26,9 @@ struct Arguments {
     /// Servers that sentinels have take over from each other.
     #[arg(long, conflicts_with_all = ["fault", "quorum", "split", "cluster"])]
     sentinel: bool,
+    /// What befalls etcd.
+    #[arg(long, conflicts_with_all = ["fault", "quorum", "split", "cluster", "sentinel"])]
+    etcd: bool,
     /// For how long each strikes.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
@@ -35,12 +38,13 @@ struct Arguments {
 }
 
 fn main() -> Check {
-    let Arguments { fault, quorum, split, cluster, sentinel, seconds, seed } = Arguments::parse();
+    let Arguments { fault, quorum, split, cluster, sentinel, etcd, seconds, seed } = Arguments::parse();
     let chosen: Vec<&'static Fault> = match &fault {
         None if quorum => QUORUM.iter().collect(),
         None if split => SPLIT.iter().collect(),
         None if sentinel => SENTINEL.iter().collect(),
         None if cluster => CLUSTER.iter().collect(),
+        None if etcd => ETCD.iter().collect(),
         None => FAULTS.iter().collect(),
         Some(name) => {
             let names: Vec<_> = Fault::all().map(|fault| fault.name).collect();
@@ -48,7 +52,8 @@ fn main() -> Check {
             vec![Fault::named(name).ok_or_else(unknown)?]
         }
     };
-    println!("ttl {TTL:?}, {seconds} s of each fault; well again within {RECOVERY} ttl");
+    let ttl = chosen.first().map_or(TTL, |fault| fault.ttl);
+    println!("ttl {ttl:?}, {seconds} s of each fault; well again within {RECOVERY} ttl");
     let mut bad = 0;
     for (number, fault) in chosen.into_iter().enumerate() {
         // One fault by itself is played again by the seed that was told.

@@ -9,13 +9,14 @@ use tokio::sync::watch;
 
 use super::fence::Fence;
 use super::pen::Pen;
-use super::{KEEPERS, NAMES, TTL};
+use super::{KEEPERS, NAMES};
 
 /// One client.
 #[derive(Debug)]
 pub(super) struct Fighter {
     number: usize,
     url: String,
+    ttl: Duration,
     fence: Arc<Fence>,
     stop: watch::Receiver<bool>,
     seed: u64,
@@ -26,12 +27,13 @@ impl Fighter {
     pub(super) fn new(
         number: usize,
         url: String,
+        ttl: Duration,
         fence: Arc<Fence>,
         stop: watch::Receiver<bool>,
         seed: u64,
     ) -> Self {
         let pen = Arc::new(Pen::new(u32::try_from(number).unwrap_or(u32::MAX) + 1));
-        Self { number, url, fence, stop, seed, pen }
+        Self { number, url, ttl, fence, stop, seed, pen }
     }
 
     fn goes_on(&self) -> bool {
@@ -49,10 +51,10 @@ impl Fighter {
         let read = self.fence.read(name, lease.token());
         // Now and then so long that somebody else could be in the middle of it, or that it must be renewed.
         let hold = match dice.u8(..20) {
-            _ if self.number < KEEPERS => TTL.mul_f64(1.0 + 1.5 * dice.f64()),
-            0 => TTL.mul_f64(0.5 + 1.5 * dice.f64()),
-            1 | 2 => TTL.mul_f64(0.1 + 0.3 * dice.f64()),
-            _ => (TTL / 100).mul_f64(dice.f64()),
+            _ if self.number < KEEPERS => self.ttl.mul_f64(1.0 + 1.5 * dice.f64()),
+            0 => self.ttl.mul_f64(0.5 + 1.5 * dice.f64()),
+            1 | 2 => self.ttl.mul_f64(0.1 + 0.3 * dice.f64()),
+            _ => (self.ttl / 100).mul_f64(dice.f64()),
         };
         tokio::select! {
             () = tokio::time::sleep(hold) => {}
@@ -79,8 +81,8 @@ impl Fighter {
 
 /// Fights until it is told to stop.
 pub(super) async fn fight(fighter: Arc<Fighter>) -> Check {
-    let mut dice = fastrand::Rng::with_seed(fighter.seed);
-    let builder = Leasehold::builder().observer(fighter.pen.clone()).timeout(TTL);
+    let (ttl, mut dice) = (fighter.ttl, fastrand::Rng::with_seed(fighter.seed));
+    let builder = Leasehold::builder().observer(fighter.pen.clone()).timeout(ttl);
     let client = builder.connect(&fighter.url).await?;
     let mut written = 0_u64;
     while fighter.goes_on() {
@@ -90,10 +92,10 @@ pub(super) async fn fight(fighter: Arc<Fighter>) -> Check {
             0 => dice.usize(..KEEPERS),
             _ => dice.usize(KEEPERS..NAMES.len()),
         };
-        let lock = client.lock(NAMES[name]).ttl(TTL);
+        let lock = client.lock(NAMES[name]).ttl(ttl);
         fighter.pen.asks(&LockName::parse(NAMES[name])?);
         let acquired = tokio::select! {
-            acquired = lock.acquire_within(TTL * 2) => acquired,
+            acquired = lock.acquire_within(ttl * 2) => acquired,
             () = fighter.stopped() => {
                 fighter.pen.gives_up();
                 break;

@@ -6,13 +6,14 @@ use std::time::Duration;
 use leasehold_conformance::Check;
 use leasehold_core::Clock;
 
-use super::TTL;
+use super::elected::none_left;
 use super::fault::Kind;
 use super::fighter::Fighter;
 use super::ring::left_in;
 use super::stage::{Staged, Stroke, Struck, left, rest};
 use crate::servers::NoServer;
 use crate::servers::cluster::{self, Cluster};
+use crate::servers::elected::Elected;
 use crate::servers::net::{Host, Net};
 use crate::servers::nodes::Nodes;
 use crate::servers::redis::Redis;
@@ -32,6 +33,7 @@ enum Servers {
     Quorum(Nodes),
     Sentinel(Watched),
     Cluster(Cluster),
+    Elected(Elected),
 }
 
 /// All there is.
@@ -43,15 +45,16 @@ pub(super) struct Split {
     more: &'static str,
     /// On how many hosts they are.
     nodes: usize,
+    ttl: Duration,
     net: Net,
     dice: fastrand::Rng,
 }
 
 impl Split {
-    pub(super) fn open(kind: Kind, seed: u64) -> Result<Self, NoServer> {
+    pub(super) fn open(kind: Kind, ttl: Duration, seed: u64) -> Result<Self, NoServer> {
         let nodes = match kind {
             Kind::Quorum => 5,
-            Kind::Sentinel { .. } => 3,
+            Kind::Sentinel { .. } | Kind::Elected(_) => 3,
             Kind::Cluster { .. } => 6,
         };
         let net = Net::start(nodes + HOMES)?;
@@ -66,14 +69,16 @@ impl Split {
                 let shape = cluster::Shape { node_timeout: NOTICED, hosts, ..cluster::Shape::default() };
                 Servers::Cluster(Cluster::start(&shape)?)
             }
+            Kind::Elected(maker) => Servers::Elected(Elected::on(maker, &hosts)?),
         };
         let more = match kind {
+            Kind::Elected(_) => "",
             Kind::Quorum => "?restart_delay=0s&node_timeout=250ms",
             Kind::Sentinel { all: true } => "?timeout=250ms&min_replicas=2",
             Kind::Cluster { all: true } => "?timeout=250ms&min_replicas=1",
             Kind::Sentinel { all: false } | Kind::Cluster { all: false } => "?timeout=250ms",
         };
-        Ok(Self { servers, more, nodes, net, dice: fastrand::Rng::with_seed(seed) })
+        Ok(Self { servers, more, nodes, ttl, net, dice: fastrand::Rng::with_seed(seed) })
     }
 
     /// Returns once the servers agree who is who.
@@ -82,6 +87,7 @@ impl Split {
             Servers::Quorum(_) => Ok(()),
             Servers::Sentinel(watched) => Ok(watched.settled()?),
             Servers::Cluster(cluster) => Ok(cluster.settled()?),
+            Servers::Elected(members) => Ok(members.settled()?),
         }
     }
 
@@ -118,6 +124,7 @@ impl Staged for Split {
             Servers::Quorum(nodes) => nodes.url(self.more),
             Servers::Sentinel(watched) => watched.url(self.more),
             Servers::Cluster(cluster) => cluster.url(self.more),
+            Servers::Elected(members) => members.url(),
         }
     }
 
@@ -127,7 +134,7 @@ impl Staged for Split {
 
     fn strike(&mut self, clock: &Clock, lasting: Duration, fighters: &[Arc<Fighter>]) -> Check<Struck> {
         let mut struck = Struck::default();
-        rest(clock, TTL / 2, &mut struck);
+        rest(clock, self.ttl / 2, &mut struck);
         let end = clock.now().after(lasting);
         // A cut may be where nobody looks, and healing takes longer than a short campaign.
         let noticed = || fighters.iter().any(|fighter| fighter.pen.endangered() > 0);
@@ -136,12 +143,12 @@ impl Staged for Split {
             self.cut()?;
             // Mostly so long that whoever is cut off loses what he has, and that another server takes over.
             let most = if matches!(self.servers, Servers::Quorum(_)) { 2.5 } else { 4.0 };
-            let lasts = TTL.mul_f64(0.3 + (most - 0.3) * self.dice.f64());
+            let lasts = self.ttl.mul_f64(0.3 + (most - 0.3) * self.dice.f64());
             rest(clock, lasts, &mut struck);
             self.net.heal()?;
             struck.strokes.push(Stroke { from, to: clock.now() });
             self.settled()?;
-            let calm = TTL.mul_f64(0.3 + 0.9 * self.dice.f64());
+            let calm = self.ttl.mul_f64(0.3 + 0.9 * self.dice.f64());
             rest(clock, calm, &mut struck);
         }
         struck.endangered = fighters.iter().map(|fighter| fighter.pen.endangered()).sum();
@@ -156,6 +163,7 @@ impl Staged for Split {
                 left(|key| Ok(watched.has(master, key)))
             }
             Servers::Cluster(cluster) => left_in(cluster),
+            Servers::Elected(members) => none_left(members, self.ttl),
         }
     }
 }

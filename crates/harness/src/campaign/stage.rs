@@ -31,6 +31,8 @@ pub(super) struct Stroke {
 #[derive(Debug, Default)]
 pub(super) struct Struck {
     pub(super) strokes: Vec<Stroke>,
+    /// When servers that stood still woke, from before each did until all agreed again who leads.
+    pub(super) wakes: Vec<Stroke>,
     /// Leases that were given back, and renewed, while one lasted.
     pub(super) endangered: u64,
     /// By how much who strikes missed his own time at the most.
@@ -86,14 +88,6 @@ impl Stage {
         Ok(Self { fault, server, proxies, dice, ahead: 0 })
     }
 
-    /// Those whom it befalls: some, never all, so that others are there to take what they hold.
-    fn victims(&mut self) -> Vec<usize> {
-        let mut all: Vec<usize> = (0..FIGHTERS).collect();
-        self.dice.shuffle(&mut all);
-        all.truncate(self.dice.usize(1..FIGHTERS));
-        all
-    }
-
     fn begin(&mut self, victims: &[usize], lasts: Duration) -> Check {
         let all = |mode| victims.iter().for_each(|number| self.proxies[*number].set(mode));
         let far = self.dice.i64(2_000_000_000..20_000_000_000);
@@ -142,7 +136,7 @@ impl Stage {
             Blow::StepForward => self.step(far)?,
             Blow::StepBack => self.step(-far)?,
             // These have stages of their own.
-            Blow::Nodes | Blow::Split(_) | Blow::Ring(_) | Blow::FailOver { .. } => {}
+            Blow::Nodes | Blow::Split(_) | Blow::Ring(_) | Blow::FailOver { .. } | Blow::Elected(..) => {}
             Blow::Tremble => self.step(if self.ahead == 0 { 4_000_000 } else { -self.ahead })?,
         }
         Ok(())
@@ -200,7 +194,7 @@ impl Staged for Stage {
             let hundredths = self.dice.u64(least..=most);
             let lasts = TTL.mul_f64(hundredths as f64 / 100.0);
             let from = clock.now();
-            let victims = self.victims();
+            let victims = victims(&mut self.dice);
             self.begin(&victims, lasts)?;
             rest(clock, lasts, &mut struck);
             self.end(&victims)?;
@@ -219,6 +213,14 @@ impl Staged for Stage {
         }
         left(|key| Ok(!self.say(&["EXISTS", key])?.starts_with(":0")))
     }
+}
+
+/// Those whom it befalls: some, never all, so that others are there to take what they hold.
+pub(super) fn victims(dice: &mut fastrand::Rng) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..FIGHTERS).collect();
+    dice.shuffle(&mut all);
+    all.truncate(dice.usize(1..FIGHTERS));
+    all
 }
 
 /// Of the keys of the names those that are there long after the last lease has run out.

@@ -7,14 +7,17 @@ use std::time::Duration;
 use leasehold_conformance::{Check, ClaimKey, Happened, Record, Report, Violation, check_history, ensure};
 use leasehold_core::BootTime;
 
-use super::fault::{Blow, Fault};
+use super::fault::{Blow, Fault, Harm};
 use super::fence::Books;
 use super::stage::{Stroke, Struck};
 use super::{RECOVERY, TTL};
 
 /// Where the store has forgotten it, or is another, the holder is told within two thirds of a ttl: at the next
 /// renewal, which comes after one third and may take a quarter.
-const TOLD: Duration = Duration::from_millis(667);
+fn told_after(ttl: Duration) -> Duration {
+    ttl * 2 / 3
+}
+
 /// What threads of a machine that has other work to do may be late by.
 const LATE: Duration = Duration::from_millis(100);
 
@@ -70,14 +73,16 @@ impl Fought {
         recovered: Vec<Option<Duration>>,
         left: Vec<String>,
     ) -> Self {
-        let Struck { strokes, endangered, starved } = struck;
+        let Struck { strokes, wakes, endangered, starved } = struck;
         let report = check_history(&history);
         let held = leases(&history);
         let mut believed = believed_after_end(&held);
         if fault.forgets {
-            believed.extend(believed_what_is_gone(&held, &strokes));
+            believed.extend(believed_what_is_gone(&held, &strokes, told_after(fault.ttl)));
         }
-        let unexplained = unexplained(&report.violations, &held, &strokes);
+        // What a server does wrong as it wakes excuses nothing that came before.
+        let excused = if fault.revokes() { &wakes } else { &strokes };
+        let unexplained = unexplained(&report.violations, &held, excused, told_after(fault.ttl));
         let lost = held.values().filter(|held| held.lost).count() as u64;
         let meanwhile = meanwhile(&history, &strokes);
         Self {
@@ -131,7 +136,7 @@ impl Fought {
         ensure!(violations.is_empty(), "{} of {self}", told(&violations));
         ensure!(self.books.lost == 0, "writes that were accepted are lost, or came out of order: {self}");
         ensure!(self.believed.is_empty(), "not told in time: {:?} of {self}", self.believed);
-        if matches!(self.fault.blow, Blow::FailOver { .. } | Blow::Ring(_)) {
+        if self.fault.revokes() || matches!(self.fault.blow, Blow::FailOver { .. } | Blow::Ring(_)) {
             let Self { unexplained, .. } = self;
             ensure!(unexplained.is_empty(), "no failover explains the overlaps of {unexplained:?}: {self}");
         }
@@ -168,8 +173,12 @@ impl Fought {
         let strokes = self.strokes.len() as u64;
         let enough = strokes > 0 && self.report.grants >= 5 * strokes && self.report.contended >= strokes;
         ensure!(enough, "too little happened: {self}");
-        let was_cut = !matches!(self.fault.blow, Blow::Split(_)) || self.endangered + self.lost > 0;
-        ensure!(was_cut, "nobody noticed that the network was cut: {self}");
+        let is_felt = matches!(
+            self.fault.blow,
+            Blow::Split(_) | Blow::Elected(_, Harm::Freeze | Harm::AllStopped | Harm::Revoke)
+        );
+        let was_felt = !is_felt || self.endangered + self.lost > 0;
+        ensure!(was_felt, "nobody noticed what befell them: {self}");
         Ok(())
     }
 }
@@ -207,13 +216,17 @@ fn believed_after_end(held: &HashMap<ClaimKey, Held>) -> Vec<(ClaimKey, Duration
 }
 
 /// Those who believed for too long in what the store had forgotten.
-fn believed_what_is_gone(held: &HashMap<ClaimKey, Held>, strokes: &[Stroke]) -> Vec<(ClaimKey, Duration)> {
+fn believed_what_is_gone(
+    held: &HashMap<ClaimKey, Held>,
+    strokes: &[Stroke],
+    told: Duration,
+) -> Vec<(ClaimKey, Duration)> {
     let mut found = Vec::new();
     for (key, lease) in held {
         let end = lease.ended.unwrap_or(lease.until).min(lease.until);
         for Stroke { from, to } in strokes {
             // One that was granted while it struck may be of before or of after.
-            if lease.from < *from && end > to.after(TOLD + LATE) {
+            if lease.from < *from && end > to.after(told + LATE) {
                 found.push((*key, end.since(*to)));
             }
         }
@@ -226,9 +239,10 @@ fn unexplained(
     violations: &[Violation],
     held: &HashMap<ClaimKey, Held>,
     strokes: &[Stroke],
+    told: Duration,
 ) -> Vec<ClaimKey> {
     let explains = |stroke: &Stroke, key: &ClaimKey, others: &[ClaimKey]| {
-        let told = stroke.to.after(TOLD + LATE);
+        let told = stroke.to.after(told + LATE);
         let within = |lease: &Held| (stroke.from..=told).contains(&lease.from);
         let over = |lease: &Held| lease.ended.unwrap_or(lease.until).min(lease.until) <= told;
         held.get(key).is_some_and(within) && others.iter().all(|other| held.get(other).is_some_and(over))
@@ -275,11 +289,12 @@ impl fmt::Display for Fought {
         } = self;
         let Self { books, recovered, left: _, starved, .. } = self;
         let Books { accepted, refused, lost: gone, lost_open } = books;
-        let slowest = recovered.iter().map(|wait| wait.unwrap_or(TTL * RECOVERY)).max().unwrap_or_default();
+        let slowest =
+            recovered.iter().map(|wait| wait.unwrap_or(fault.ttl * RECOVERY)).max().unwrap_or_default();
         write!(
             f,
             "{:<16} {:>3} times, {:>5} grants ({:>5} contended), {:>4} renewals, {:>3} endangered, {:>3} lost; \
-             meanwhile {} granted, {} renewed, {} released; {} overlaps ({}promised); {} tokens compared; \
+             meanwhile {} granted, {} renewed, {} released; {} overlaps ({}); {} tokens compared; \
              fenced writes: {accepted} accepted, {refused} refused, {gone} lost; unfenced: {lost_open} lost; \
              all well again after {:.2} ttl; watcher late by {starved:.0?}; seed {seed}",
             fault.name,
@@ -293,9 +308,15 @@ impl fmt::Display for Fought {
             meanwhile.renewals,
             meanwhile.releases,
             self.overlaps(),
-            if fault.exclusion { "none is " } else { "none is not " },
+            if fault.exclusion {
+                "none is promised"
+            } else if fault.revokes() {
+                "the server's fault"
+            } else {
+                "none is not promised"
+            },
             report.tokens_compared,
-            slowest.as_secs_f64() / TTL.as_secs_f64(),
+            slowest.as_secs_f64() / fault.ttl.as_secs_f64(),
         )
     }
 }
@@ -304,7 +325,6 @@ impl fmt::Display for Fought {
 mod tests {
     use leasehold_core::{LockName, Share, Token, Turn};
 
-    use super::super::fault::SENTINEL;
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -348,9 +368,9 @@ mod tests {
     fn judged(fault: &str, told: &Told, books: Books, recovered: Option<Duration>) -> Check {
         let at = |at: u64| BootTime::from_nanos(at * MS);
         let strokes = vec![Stroke { from: at(1000), to: at(1010) }];
-        let struck = Struck { strokes, ..Struck::default() };
-        let more = SENTINEL.iter().find(|one| one.name == fault);
-        let fault = more.or_else(|| Fault::named(fault)).unwrap();
+        let wakes = vec![Stroke { from: at(1010), to: at(1010) }];
+        let struck = Struck { strokes, wakes, ..Struck::default() };
+        let fault = Fault::named(fault).unwrap();
         Fought::new(fault, 1, struck, told.0.clone(), books, vec![recovered], Vec::new()).judge()
     }
 
@@ -395,6 +415,24 @@ mod tests {
         told.asks(3120, 8, 1);
         told.gets(3130, 8, 1, 51, 4000);
         assert!(judge("failover_behind", &told).unwrap_err().to_string().contains("no failover explains"));
+    }
+
+    #[test]
+    fn a_leader_that_wakes_explains_an_overlap_and_one_that_sleeps_does_not() {
+        let overlap = |old: u64, at: u64| {
+            let mut told = Told(Vec::new());
+            told.asks(old - 10, 7, 1);
+            told.gets(old, 7, 1, 1, at + 500);
+            told.asks(at - 10, 8, 1);
+            told.gets(at, 8, 1, 2, at + 1500);
+            judge("etcd_leader_stopped", &told)
+        };
+        // It sleeps from 1000 on and wakes at 1010.
+        overlap(900, 1015).unwrap();
+        for at in [1005, 3000] {
+            let failure = overlap(900, at).unwrap_err().to_string();
+            assert!(failure.contains("no failover explains"), "{at}: {failure}");
+        }
     }
 
     #[test]

@@ -14,6 +14,10 @@ const TRIES: usize = 3;
 /// The program of the version that comes in a Python package: `etcd` is Debian's.
 pub const NEWER: &str = "etcd-3.5";
 
+/// In seconds: under leases of so much or more our store remembers what has ended.
+const REMEMBERED: u64 = 16;
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 /// What an etcd for tests is to be like.
 #[derive(Debug, Clone, Default)]
 pub struct Etcd {
@@ -246,17 +250,97 @@ impl Members {
         })
     }
 
+    /// Asks a member something by its gateway for JSON.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer, or refuses.
+    pub fn ask(&self, member: usize, path: &str, body: &str) -> io::Result<serde_json::Value> {
+        let said = talk::http(self.hosts.get(member), self.servers[member].address(), path, Some(body))?;
+        serde_json::from_str(unchunked(&said)).map_err(io::Error::other)
+    }
+
+    /// Forgets all that was before now.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask).
+    pub fn compact(&self, member: usize) -> io::Result<()> {
+        let now = text(&self.ask(member, "/v3/kv/range", r#"{"key":"AA=="}"#)?["header"]["revision"]);
+        match self.ask(member, "/v3/kv/compaction", &format!(r#"{{"revision":"{now}","physical":true}}"#)) {
+            // Nothing was written since the last time.
+            Err(error) if error.to_string().contains("has been compacted") => Ok(()),
+            said => said.map(drop),
+        }
+    }
+
+    /// Revokes all leases there are, as an administrator may.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask).
+    pub fn revoke_all(&self, member: usize) -> io::Result<()> {
+        for id in self.lease_ids(member)? {
+            match self.ask(member, "/v3/lease/revoke", &format!(r#"{{"ID":"{id}"}}"#)) {
+                // Its owner was quicker.
+                Err(error) if error.to_string().contains("lease not found") => {}
+                said => drop(said?),
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys in all lines under the prefix that is ours by default.
+    pub(super) fn line_keys(&self, member: usize) -> io::Result<Vec<String>> {
+        let said =
+            self.ask(member, "/v3/kv/range", r#"{"key":"AA==","range_end":"AA==","keys_only":true}"#)?;
+        let keys = said["kvs"].as_array().into_iter().flatten().map(|pair| plain(&text(&pair["key"])));
+        Ok(keys.filter(|key| key.starts_with("lock/") && !key.starts_with("lock/~")).collect())
+    }
+
+    /// The leases that live so short as those of claims do: by longer ones it is remembered which claims have ended.
+    pub(super) fn leases(&self, member: usize) -> io::Result<Vec<String>> {
+        let mut short = Vec::new();
+        for id in self.lease_ids(member)? {
+            let said = self.ask(member, "/v3/lease/timetolive", &format!(r#"{{"ID":"{id}"}}"#))?;
+            let ttl = text(&said["grantedTTL"]).parse::<u64>().unwrap_or(0);
+            if (1..REMEMBERED).contains(&ttl) {
+                short.push(format!("lease {id} of {ttl} s"));
+            }
+        }
+        Ok(short)
+    }
+
+    fn lease_ids(&self, member: usize) -> io::Result<Vec<String>> {
+        let said = self.ask(member, "/v3/lease/leases", "{}")?;
+        Ok(said["leases"].as_array().into_iter().flatten().map(|lease| text(&lease["ID"])).collect())
+    }
+
     fn status(&self, member: usize) -> io::Result<Status> {
-        let server = &self.servers[member];
-        if !server.is_awake() {
+        if !self.servers[member].is_awake() {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        let said =
-            talk::http(self.hosts.get(member), server.address(), "/v3/maintenance/status", Some("{}"))?;
-        let said: serde_json::Value = serde_json::from_str(unchunked(&said)).map_err(io::Error::other)?;
-        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let said = self.ask(member, "/v3/maintenance/status", "{}")?;
         Ok(Status { id: text(&said["header"]["member_id"]), leader: text(&said["leader"]) })
     }
+}
+
+fn text(value: &serde_json::Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// What the gateway has written in base64.
+fn plain(written: &str) -> String {
+    let mut bytes = Vec::new();
+    let (mut bits, mut count) = (0_u32, 0);
+    for digit in written.bytes().filter_map(|byte| DIGITS.iter().position(|digit| *digit == byte)) {
+        (bits, count) = (bits << 6 | u32::try_from(digit).unwrap_or(0), count + 6);
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// What is between the braces: the gateway may send it in pieces, of which there is one.

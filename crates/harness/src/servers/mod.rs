@@ -3,6 +3,7 @@
 pub mod certificates;
 pub mod clock;
 pub mod cluster;
+pub mod elected;
 pub mod etcd;
 pub mod net;
 pub mod nodes;

@@ -187,7 +187,7 @@ impl Ensemble {
     ///
     /// When none of those that answer does.
     pub fn leader(&self) -> io::Result<usize> {
-        let leads = |member: &usize| self.mode(*member).is_ok_and(|mode| mode == Mode::Leader);
+        let leads = |member: &usize| matches!(self.mode(*member), Ok(Mode::Leader | Mode::Alone));
         let leader = (0..self.servers.len()).filter(|member| self.servers[*member].is_awake()).find(leads);
         leader.ok_or_else(|| io::Error::other("no member leads"))
     }
@@ -214,6 +214,29 @@ impl Ensemble {
             let leaders = modes.iter().filter(|mode| **mode == Mode::Leader).count();
             Ok(!modes.contains(&Mode::None) && (leaders == 1 || modes == [Mode::Alone]))
         })
+    }
+
+    /// Asks a member one of the four-letter words.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn ask(&self, member: usize, word: &str) -> io::Result<String> {
+        talk::all_of(self.hosts.get(member), self.servers[member].address(), word)
+    }
+
+    /// The paths of all nodes that go with a session, as a member knows them.
+    pub(super) fn ephemerals(&self, member: usize) -> io::Result<Vec<String>> {
+        let said = self.ask(member, "dump")?;
+        Ok(said.lines().map(str::trim).filter(|line| line.starts_with('/')).map(str::to_owned).collect())
+    }
+
+    /// All sessions that are alive, as the leader knows them.
+    pub(super) fn sessions(&self, leader: usize) -> io::Result<Vec<String>> {
+        let said = self.ask(leader, "mntr")?;
+        let count = said.lines().find_map(|line| line.strip_prefix("zk_global_sessions\t"));
+        let count = count.ok_or_else(|| io::Error::other(format!("no count of sessions: {said}")))?;
+        Ok(if count == "0" { Vec::new() } else { vec![format!("{count} sessions")] })
     }
 
     fn mode(&self, member: usize) -> io::Result<Mode> {

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod command;
+mod elected;
 mod holder;
 mod quorum;
 mod sentinel;

@@ -1,0 +1,292 @@
+//! What goes wrong beside the contract: leases that end by another hand, compaction, a link that freezes, a cluster
+//! that is full.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use leasehold_core::{
+    Claim, ClaimId, Clock, Cursor, Doctor, Doubt, Health, Leave, LockName, Note, Owner, Release, Renew,
+    Renewal, Share, State, Store, Tenure, Token, Turn,
+};
+use leasehold_etcd::EtcdStore;
+use leasehold_harness::proxy::{Mode, Proxy};
+use leasehold_harness::servers::etcd::{Etcd, ask, url};
+use leasehold_harness::servers::{NoServer, Server};
+
+/// What should happen has happened by then, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn start(etcd: Etcd) -> Option<Server> {
+    match etcd.start() {
+        Ok(server) => Some(server),
+        Err(NoServer::Missing(tool)) => {
+            eprintln!("skipped: there is no {tool} here");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn open(url: &str) -> EtcdStore {
+    EtcdStore::open(&url.parse().unwrap()).unwrap()
+}
+
+fn claim(name: &str) -> Claim {
+    Claim {
+        name: LockName::parse(name).unwrap(),
+        id: ClaimId::random().unwrap(),
+        owner: Owner::default(),
+        share: Share::EXCLUSIVE,
+        reshape: 0,
+        turn: Turn::Any,
+        ttl: Duration::from_secs(30),
+        note: Note::NONE,
+        anchored: false,
+        aftermath: leasehold_core::Aftermath::NONE,
+        succeeds: None,
+        tokens: 1,
+        seen: None,
+        proposed: None,
+        not_after: None,
+    }
+}
+
+async fn granted(store: &EtcdStore, claim: &Claim) -> Token {
+    match store.claim(claim).await.unwrap().state {
+        State::Granted(grant) => grant.token,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn waits(store: &EtcdStore, claim: &Claim) -> Cursor {
+    let standing = store.claim(claim).await.unwrap();
+    assert!(matches!(standing.state, State::Waiting { .. }), "{standing:?}");
+    standing.cursor
+}
+
+async fn renewed(store: &EtcdStore, claim: &Claim, token: Token) -> leasehold_core::Result<Renewal> {
+    let tenure = Tenure { count: 1, token, note: Note::NONE };
+    store.renew(&[Renew { claim: std::sync::Arc::new(claim.clone()), tenure }]).await.pop().unwrap()
+}
+
+async fn end(store: &EtcdStore, claim: &Claim) -> Release {
+    store.release(&claim.name, claim.id, Leave::Open).await.unwrap()
+}
+
+async fn soon<T>(what: &str, happens: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, happens).await.unwrap_or_else(|_| panic!("in vain: {what}"))
+}
+
+/// All leases that there are, by their ids.
+fn leases(server: &Server) -> Vec<String> {
+    let told = ask(server, "/v3/lease/leases", "{}").unwrap();
+    told.split("\"ID\":\"").skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect()
+}
+
+/// All keys whose names start so.
+fn keys(server: &Server, start: &str, end: &str) -> String {
+    let body = format!(r#"{{"key":"{}","range_end":"{}"}}"#, base64(start), base64(end));
+    ask(server, "/v3/kv/range", &body).unwrap()
+}
+
+fn base64(text: &str) -> String {
+    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut all = String::new();
+    for three in text.as_bytes().chunks(3) {
+        let bits =
+            three.iter().fold(0_u32, |bits, byte| (bits << 8) | u32::from(*byte)) << (8 * (3 - three.len()));
+        for sign in 0..4 {
+            let at = usize::try_from((bits >> (18 - 6 * sign)) & 63).unwrap();
+            all.push(if sign <= three.len() { char::from(SIGNS[at]) } else { '=' });
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_lease_that_is_revoked_by_hand_is_doubted_at_once_and_lost() {
+    let Some(server) = start(Etcd::default()) else { return };
+    let store = open(&url(&server));
+    let held = claim("job");
+    let before = store.inspect(&held.name).await.unwrap().cursor;
+    let token = granted(&store, &held).await;
+    let waiting = claim("job");
+    waits(&store, &waiting).await;
+    // Whoever has heard of a change listens.
+    soon("a change", store.changed(&held.name, &before)).await.unwrap();
+    let cursor = store.inspect(&held.name).await.unwrap().cursor;
+    let change = store.changed(&held.name, &cursor);
+    let revoke = async {
+        let stands = keys(&server, "lock/job/", "lock/job0");
+        let created = format!("\"create_revision\":\"{token}\"");
+        let key = stands.split("{\"key\"").find(|key| key.contains(&created)).unwrap();
+        let lease = key.split("\"lease\":\"").nth(1).unwrap().split_once('"').unwrap().0.to_owned();
+        ask(&server, "/v3/lease/revoke", &format!(r#"{{"ID":"{lease}"}}"#)).unwrap();
+    };
+    let (heard, ()) = soon("word of the end", async { tokio::join!(change, revoke) }).await;
+    heard.unwrap();
+    assert_eq!(soon("doubt", store.doubt()).await, Doubt::Cut);
+    assert_eq!(renewed(&store, &held, token).await.unwrap(), Renewal::Lost);
+    end(&store, &waiting).await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_deleted_by_hand_is_lost_although_its_lease_lives() {
+    let Some(server) = start(Etcd::default()) else { return };
+    let store = open(&url(&server));
+    let held = claim("job");
+    let token = granted(&store, &held).await;
+    let range = format!(r#"{{"key":"{}","range_end":"{}"}}"#, base64("lock/job/"), base64("lock/job0"));
+    ask(&server, "/v3/kv/deleterange", &range).unwrap();
+    assert_eq!(renewed(&store, &held, token).await.unwrap(), Renewal::Lost);
+    assert!(!matches!(store.claim(&held).await.unwrap().state, State::Granted(_)), "an id is granted once");
+}
+
+#[tokio::test]
+async fn a_place_that_was_taken_away_is_not_granted() {
+    let Some(server) = start(Etcd::default()) else { return };
+    let store = open(&url(&server));
+    let (held, waiting) = (claim("job"), claim("job"));
+    granted(&store, &held).await;
+    waits(&store, &waiting).await;
+    let before = keys(&server, "lock/job/", "lock/job0").matches("\"lease\"").count();
+    assert_eq!(before, 2);
+    // Both keys go; the waiter must not think that its turn has come with a key that is gone.
+    let range = format!(r#"{{"key":"{}","range_end":"{}"}}"#, base64("lock/job/"), base64("lock/job0"));
+    ask(&server, "/v3/kv/deleterange", &range).unwrap();
+    let other = claim("job");
+    granted(&store, &other).await;
+    waits(&store, &waiting).await;
+    end(&store, &other).await;
+    end(&store, &waiting).await;
+}
+
+#[tokio::test]
+async fn what_is_given_up_leaves_no_key_and_no_lease() {
+    let Some(server) = start(Etcd::default()) else { return };
+    let store = open(&url(&server));
+    let first = claim("job");
+    granted(&store, &first).await;
+    end(&store, &first).await;
+    // That which remembers spent ids, and nothing else.
+    let few = leases(&server).len();
+    for round in 0..3 {
+        let (held, waiting, tried) = (claim("job"), claim("job"), claim("job"));
+        let token = granted(&store, &held).await;
+        waits(&store, &waiting).await;
+        waits(&store, &Claim { turn: Turn::Now, ..tried }).await;
+        renewed(&store, &held, token).await.unwrap();
+        assert_eq!(end(&store, &waiting).await, Release::Withdrawn);
+        assert_eq!(end(&store, &held).await, Release::Released);
+        assert!(leases(&server).len() <= few + 2, "round {round}: {:?}", leases(&server));
+    }
+    assert!(!keys(&server, "lock/", "lock/~").contains("kvs"));
+}
+
+#[tokio::test]
+async fn a_wait_goes_on_when_the_link_freezes_and_the_past_is_compacted() {
+    let Some(server) = start(Etcd::default()) else { return };
+    let proxy = Proxy::start(server.address(), 1).unwrap();
+    let (store, far) = (open(&url(&server)), open(&format!("etcd://{}?timeout=500ms", proxy.address())));
+    let (held, waiting) = (claim("job"), claim("job"));
+    let before = far.inspect(&held.name).await.unwrap().cursor;
+    granted(&store, &held).await;
+    waits(&far, &waiting).await;
+    // Whoever has heard of a change listens.
+    soon("a change", far.changed(&held.name, &before)).await.unwrap();
+    proxy.set(Mode::Freeze);
+    end(&store, &held).await;
+    // What the watch missed is forgotten before it can ask for it.
+    for round in 0..5 {
+        let other = claim(&format!("other:{round}"));
+        granted(&store, &other).await;
+        end(&store, &other).await;
+    }
+    let told = ask(&server, "/v3/kv/range", r#"{"key":"YQ=="}"#).unwrap();
+    let revision = told.split("\"revision\":\"").nth(1).unwrap().split_once('"').unwrap().0.to_owned();
+    ask(&server, "/v3/kv/compaction", &format!(r#"{{"revision":"{revision}"}}"#)).unwrap();
+    assert_eq!(soon("doubt", far.doubt()).await, Doubt::Cut);
+    proxy.set(Mode::Pass);
+    let clock = Clock::system();
+    let limit = clock.now().after(PATIENCE);
+    loop {
+        assert!(clock.now() < limit, "its turn never came");
+        match far.claim(&waiting).await.map(|standing| (standing.state, standing.cursor)) {
+            Ok((State::Granted(_), _)) => break,
+            Ok((State::Waiting { .. }, cursor)) => drop(far.changed(&waiting.name, &cursor).await),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => assert!(error.outcome_unknown() || error.is_retryable(), "{error}"),
+        }
+    }
+    end(&far, &waiting).await;
+}
+
+#[tokio::test]
+async fn a_frozen_link_ends_each_call_in_time_with_an_unknown_outcome() {
+    let Some(server) = start(Etcd::default()) else { return };
+    let proxy = Proxy::start(server.address(), 1).unwrap();
+    let far = open(&format!("etcd://{}?timeout=300ms", proxy.address()));
+    let held = claim("job");
+    let token = granted(&far, &held).await;
+    proxy.set(Mode::Freeze);
+    let error = soon("an answer", far.claim(&claim("other"))).await.unwrap_err();
+    assert!(error.help().is_some(), "{error}");
+    let error = soon("an answer", renewed(&far, &held, token)).await.unwrap_err();
+    assert!(error.outcome_unknown(), "{error}");
+    proxy.set(Mode::Pass);
+    let clock = Clock::system();
+    let limit = clock.now().after(PATIENCE);
+    while !matches!(renewed(&far, &held, token).await, Ok(Renewal::Kept { .. })) {
+        assert!(clock.now() < limit, "it was never kept");
+    }
+    assert_eq!(end(&far, &held).await, Release::Released);
+}
+
+#[tokio::test]
+async fn a_cluster_without_space_says_so_and_takes_back_what_is_held() {
+    let Some(server) = start(Etcd::default().word("--quota-backend-bytes=100000")) else { return };
+    let store = open(&url(&server));
+    let held = claim("job");
+    let token = granted(&store, &held).await;
+    let big = base64(&"x".repeat(50_000));
+    let full = (0..100).any(|number| {
+        let put = format!(r#"{{"key":"{}","value":"{big}"}}"#, base64(&format!("fill{number}")));
+        let told = ask(&server, "/v3/kv/put", &put);
+        !told.is_ok_and(|told| told.contains("revision"))
+    });
+    assert!(full, "it never filled");
+    let error = store.claim(&claim("other")).await.unwrap_err();
+    assert_eq!(error.code(), leasehold_core::Code::FULL, "{error}");
+    assert!(!error.outcome_unknown() && error.help().is_some(), "{error}");
+    assert!(matches!(renewed(&store, &held, token).await, Ok(Renewal::Kept { .. })));
+    let checks = store.checkup().await;
+    assert!(
+        checks.iter().any(|check| check.name == "alarms" && check.health == Health::Failed),
+        "{checks:?}"
+    );
+    assert_eq!(end(&store, &held).await, Release::Released);
+}
+
+#[tokio::test]
+async fn the_doctor_tells_what_it_found_and_leaves_nothing() {
+    let Some(server) = start(Etcd::default()) else { return };
+    let store = open(&url(&server));
+    let greeting = store.greet().await.unwrap();
+    assert!(greeting.starts_with("etcd 3."), "{greeting}");
+    assert_eq!(store.ping().await.unwrap(), None);
+    let checks = store.checkup().await;
+    for name in ["members", "leader", "version", "alarms", "ttl", "cleartext"] {
+        let check = checks.iter().find(|check| check.name == name).unwrap();
+        assert!(check.health != Health::Failed, "{check:?}");
+        assert_eq!(check.fix.is_some(), check.health != Health::Ok, "{check:?}");
+    }
+    let ttl = checks.iter().find(|check| check.name == "ttl").unwrap();
+    assert!(ttl.says.contains("1s was asked for and 2s got"), "{ttl:?}");
+    let name = LockName::parse("bare").unwrap();
+    assert!(store.bare(&name).await.unwrap().is_some());
+    let held = claim("bare");
+    granted(&store, &held).await;
+    assert!(store.bare(&name).await.unwrap_err().to_string().contains("in use"));
+    end(&store, &held).await;
+    assert!(!keys(&server, "lock/", "lock/~").contains("kvs"));
+}
