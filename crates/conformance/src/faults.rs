@@ -300,6 +300,33 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "lib",
         "sentinel::tests::one_who_knows_less_than_we_do_is_not_believed",
     ),
+    ("etcd_turn_not_confirmed", "leasehold-etcd", "trouble", "a_turn_is_taken_by_a_step_that_writes"),
+    (
+        "etcd_renewed_by_keep_alive",
+        "leasehold-etcd",
+        "trouble",
+        "a_key_that_is_deleted_by_hand_is_lost_although_its_lease_lives",
+    ),
+    (
+        "etcd_terms_not_compared",
+        "leasehold-etcd",
+        "lib",
+        "client::tests::what_a_leader_alone_said_counts_only_if_it_still_led_afterwards",
+    ),
+    (
+        "etcd_gap_not_read",
+        "leasehold-etcd",
+        "lib",
+        "wake::tests::what_was_read_before_the_watch_opened_is_read_again",
+    ),
+    ("etcd_lines_nest", "leasehold-etcd", "trouble", "names_that_start_alike_are_locks_of_their_own"),
+    ("etcd_lease_stays", "leasehold-etcd", "trouble", "what_is_given_up_leaves_no_key_and_no_lease"),
+    (
+        "etcd_no_tombstone",
+        "leasehold-etcd",
+        "trouble",
+        "a_claim_that_comes_after_its_release_is_never_granted",
+    ),
     ("guard_ignores_deadline", "leasehold-cli", "command", "guard::check_09_a_frozen_run_is_a_dead_holder"),
     (
         "guard_ignores_end_of_run",

@@ -1,6 +1,6 @@
 //! Names as keys: a line of its own for each name, which is the line of `etcdctl lock` too.
 
-use leasehold_core::{ClaimId, LockName, MarkKind};
+use leasehold_core::{ClaimId, LockName, MarkKind, fault};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 
 /// A plain name is its own key. Anything else is escaped, above all `/`: other tools let the lock `a/b` stand in the
@@ -44,7 +44,8 @@ pub(crate) struct Own {
 impl Keys {
     pub(crate) fn of(prefix: &str, name: &LockName) -> Self {
         let name = escape(name.as_str());
-        let line = format!("{prefix}{name}/").into_bytes();
+        let slash = if fault!("etcd_lines_nest") { "" } else { "/" };
+        let line = format!("{prefix}{name}{slash}").into_bytes();
         let end = end_of(&line);
         let shut = [&line[..], SHUT.as_bytes()].concat();
         Self { prefix: prefix.to_owned(), name, line, end, shut }
@@ -61,6 +62,9 @@ impl Keys {
     }
 
     pub(crate) fn is_member(&self, key: &[u8]) -> bool {
+        if fault!("etcd_lines_nest") {
+            return key.starts_with(&self.line);
+        }
         key.strip_prefix(&self.line[..]).is_some_and(is_lease)
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{ClaimId, Doubt, Share, Verdict, admit};
+use leasehold_core::{ClaimId, Doubt, Share, Verdict, admit, fault};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
@@ -143,7 +143,7 @@ impl Wakes {
     /// Notes that a claim waits: what happened since it was read counts as well.
     pub(crate) fn expect(&self, line: &[u8], id: ClaimId, mut turn: Turn) {
         let mut waits = self.lock();
-        turn.stale = !self.covers(&waits, turn.revision) && !leasehold_core::fault!("etcd_gap_not_read");
+        turn.stale = !self.covers(&waits, turn.revision) && !fault!("etcd_gap_not_read");
         for heard in waits.recent.iter() {
             if heard.revision <= turn.revision {
                 continue;
@@ -194,7 +194,7 @@ impl Wakes {
         let mut waits = self.lock();
         waits.recent.clear();
         waits.forgotten = revision;
-        let re_read = !leasehold_core::fault!("etcd_gap_not_read");
+        let re_read = !fault!("etcd_gap_not_read");
         for turn in waits.turns.values_mut().flat_map(HashMap::values_mut).filter(|_| re_read) {
             turn.stale = turn.stale || turn.revision < revision;
             turn.notify.notify_one();
@@ -268,5 +268,101 @@ impl Drop for Interest {
                 waits.interests.remove(&self.of);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(revision: i64, ahead: &[&str], share: Share) -> Turn {
+        Turn {
+            revision,
+            own: Some(b"lock/a/9".to_vec()),
+            share,
+            ahead: ahead.iter().map(|key| (key.as_bytes().to_vec(), share)).collect(),
+            shut: false,
+            ready: false,
+            stale: false,
+            notify: Arc::new(Notify::new()),
+        }
+    }
+
+    fn stage(wakes: &Wakes) -> &'static str {
+        match wakes.turn(b"lock/a/", ClaimId::from_bytes([1; 16])) {
+            None => "unknown",
+            Some(Stage::Ready) => "ready",
+            Some(Stage::Stale { .. }) => "stale",
+            Some(Stage::Waits(_)) => "waits",
+        }
+    }
+
+    fn link() -> Link {
+        let url = "etcd://127.0.0.1:1".parse().unwrap();
+        Link::new(&crate::config::Settings::parse(&url).unwrap()).unwrap()
+    }
+
+    fn gone(key: &str, revision: i64) -> Heard {
+        Heard { key: key.as_bytes().to_vec(), revision, gone: true }
+    }
+
+    fn expect(wakes: &Wakes, turn: Turn) {
+        wakes.expect(b"lock/a/", ClaimId::from_bytes([1; 16]), turn);
+    }
+
+    #[tokio::test]
+    async fn what_was_read_before_the_watch_opened_is_read_again() {
+        let (wakes, link) = (Wakes::new("lock/"), link());
+        expect(&wakes, turn(5, &["lock/a/1"], Share::EXCLUSIVE));
+        assert_eq!(stage(&wakes), "stale", "nobody listens yet");
+        wakes.opened(10);
+        assert_eq!(stage(&wakes), "stale", "it may have gone between 5 and 10");
+        expect(&wakes, turn(10, &["lock/a/1"], Share::EXCLUSIVE));
+        assert_eq!(stage(&wakes), "waits");
+        // It opens again from now: what was compacted away was missed.
+        wakes.opened(20);
+        assert_eq!(stage(&wakes), "stale");
+        expect(&wakes, turn(20, &["lock/a/1"], Share::EXCLUSIVE));
+        wakes.hear(&link, gone("lock/a/1", 21));
+        assert_eq!(stage(&wakes), "ready");
+    }
+
+    #[tokio::test]
+    async fn what_happened_between_the_reading_and_the_wait_counts() {
+        let (wakes, link) = (Wakes::new("lock/"), link());
+        wakes.opened(10);
+        wakes.hear(&link, gone("lock/a/1", 12));
+        expect(&wakes, turn(11, &["lock/a/1"], Share::EXCLUSIVE));
+        assert_eq!(stage(&wakes), "ready");
+        // Of what was read later it was no part.
+        expect(&wakes, turn(13, &["lock/a/1"], Share::EXCLUSIVE));
+        assert_eq!(stage(&wakes), "waits");
+    }
+
+    #[tokio::test]
+    async fn nobody_is_woken_before_its_turn() {
+        let (wakes, link) = (Wakes::new("lock/"), link());
+        wakes.opened(10);
+        let three = Share::permits(1, 3).unwrap();
+        expect(&wakes, turn(10, &["lock/a/1", "lock/a/2", "lock/a/3", "lock/a/4"], three));
+        for (key, then) in [("lock/b/1", "waits"), ("lock/a/4", "waits"), ("lock/a/1", "ready")] {
+            wakes.hear(&link, gone(key, 11));
+            assert_eq!(stage(&wakes), then, "{key}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_that_goes_while_it_is_held_is_doubted_and_one_that_is_given_back_is_not() {
+        let (wakes, link) = (Wakes::new("lock/"), link());
+        wakes.opened(10);
+        let id = ClaimId::from_bytes([1; 16]);
+        wakes.holds(b"lock/a/9", id);
+        wakes.forget(b"lock/a/", id);
+        wakes.hear(&link, gone("lock/a/9", 11));
+        wakes.holds(b"lock/a/9", id);
+        let doubted = tokio::time::timeout(Duration::from_millis(10), link.doubted()).await;
+        assert!(doubted.is_err(), "it was given back");
+        wakes.hear(&link, gone("lock/a/9", 12));
+        assert_eq!(link.doubted().await, Doubt::Cut);
     }
 }

@@ -162,6 +162,41 @@ async fn a_place_that_was_taken_away_is_not_granted() {
 }
 
 #[tokio::test]
+async fn a_turn_is_taken_by_a_step_that_writes() {
+    let Some(server) = start(Etcd::default()) else { return };
+    let store = open(&url(&server));
+    let (held, waiting) = (claim("job"), claim("job"));
+    granted(&store, &held).await;
+    waits(&store, &waiting).await;
+    end(&store, &held).await;
+    let token = granted(&store, &waiting).await;
+    // What only reads may be answered from the past.
+    let stands = keys(&server, "lock/job/", "lock/job0");
+    assert!(stands.contains(&format!("\"create_revision\":\"{token}\"")), "{stands}");
+    assert!(stands.contains("\"version\":\"2\""), "{stands}");
+    end(&store, &waiting).await;
+}
+
+#[tokio::test]
+async fn a_claim_that_comes_after_its_release_is_never_granted() {
+    let Some(server) = start(Etcd::default()) else { return };
+    let (store, other) = (open(&url(&server)), open(&url(&server)));
+    let late = claim("job");
+    assert_eq!(end(&store, &late).await, Release::NotHeld);
+    assert_eq!(other.claim(&late).await.unwrap().state, State::Spent);
+    granted(&other, &claim("job")).await;
+}
+
+#[tokio::test]
+async fn names_that_start_alike_are_locks_of_their_own() {
+    let Some(server) = start(Etcd::default()) else { return };
+    let store = open(&url(&server));
+    for name in ["ab", "a", "a/b", "a:b", "a%2Fb"] {
+        granted(&store, &Claim { turn: Turn::Now, ..claim(name) }).await;
+    }
+}
+
+#[tokio::test]
 async fn what_is_given_up_leaves_no_key_and_no_lease() {
     let Some(server) = start(Etcd::default()) else { return };
     let store = open(&url(&server));
