@@ -327,6 +327,7 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "trouble",
         "a_claim_that_comes_after_its_release_is_never_granted",
     ),
+    ("etcd_passes_strangers", "leasehold-harness", "foreign", "etcdctl_lock_and_we_exclude_each_other"),
     ("guard_ignores_deadline", "leasehold-cli", "command", "guard::check_09_a_frozen_run_is_a_dead_holder"),
     (
         "guard_ignores_end_of_run",

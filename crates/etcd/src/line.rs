@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     ClaimId, Closure, Entry, LockName, Note, Overruled, Owner, PLACE_LIFE, Share, Snapshot, Token, Watch,
+    fault,
 };
 
 use crate::client::{Done, Left, between, only, reads};
@@ -57,7 +58,11 @@ impl View {
         let line = done.read()?;
         let spent = !done.read()?.is_empty();
         let shut = line.iter().find(|kv| kv.key == keys.shut).map(Shut::of);
-        let members = line.into_iter().filter(|kv| keys.is_member(&kv.key)).map(Member::of).collect();
+        let mut members: Vec<_> =
+            line.into_iter().filter(|kv| keys.is_member(&kv.key)).map(Member::of).collect();
+        if fault!("etcd_passes_strangers") {
+            members.retain(|member| member.value.is_some());
+        }
         Ok(Self { revision: done.revision, members, spent, shut })
     }
 
