@@ -79,40 +79,21 @@ pub fn ask(server: &Server, path: &str, body: &str) -> io::Result<String> {
     talk::http(None, server.address(), path, Some(body))
 }
 
-/// Its keys that begin with this, by its word.
+/// Its keys that begin with this, as `etcdctl` has them.
 ///
 /// # Errors
 ///
-/// When it does not answer.
+/// When there is no `etcdctl`, or it gets no answer.
 pub fn keys(server: &Server, prefix: &str) -> io::Result<Vec<String>> {
-    ctl(server, &["get", prefix, "--prefix", "--keys-only"])
-}
-
-/// Its leases that live, by its word.
-///
-/// # Errors
-///
-/// When it does not answer.
-pub fn leases(server: &Server) -> io::Result<Vec<String>> {
-    // The first line says how many there are.
-    Ok(ctl(server, &["lease", "list"])?.split_off(1))
-}
-
-/// Lets `etcdctl` do this, and gives the lines of its answer that say something.
-///
-/// # Errors
-///
-/// When there is none, or it fails.
-pub fn ctl(server: &Server, words: &[&str]) -> io::Result<Vec<String>> {
     let program = super::find("etcdctl").ok_or_else(|| io::Error::other("there is no etcdctl here"))?;
     let mut command = Command::new(program);
-    command.env("ETCDCTL_API", "3").arg(format!("--endpoints={}", server.address())).args(words);
-    let output = command.output()?;
+    command.env("ETCDCTL_API", "3").arg(format!("--endpoints={}", server.address()));
+    let output = command.args(["get", prefix, "--prefix", "--keys-only"]).output()?;
     if !output.status.success() {
         return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
     }
     let said = String::from_utf8_lossy(&output.stdout);
-    Ok(said.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
+    Ok(said.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
 impl Recipe for Etcd {
