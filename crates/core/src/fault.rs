@@ -110,6 +110,7 @@ pub const PLANTED: &[Planted] = planted! {
     "etcd_terms_not_compared": "a leader that was stopped prolongs nothing when it goes on",
     "etcd_gap_not_read": "what was read before the watch opened is read again",
     "etcd_lines_nest": "no name stands in the way of another",
+    "etcd_passes_strangers": "other clients of the same line exclude us as we do them",
     "etcd_lease_stays": "what is given up leaves no lease behind",
     "etcd_no_tombstone": "a claim that comes after its release is never granted",
     "guard_ignores_deadline": "the command of a frozen run is dead before its lease is",

@@ -70,7 +70,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "foreign",
-        about: "Clients of other people and ours contend for one key of one Redis",
+        about: "Clients of other people and ours contend for one name, on servers of every kind",
         run: foreign::run,
     },
     Part {

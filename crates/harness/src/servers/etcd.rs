@@ -41,6 +41,12 @@ struct Member {
 }
 
 impl Etcd {
+    /// The newer one, instead of the distribution's.
+    #[must_use]
+    pub fn newer() -> Self {
+        Self { program: Some(NEWER), ..Self::default() }
+    }
+
     /// Starts it, and returns once it answers.
     ///
     /// # Errors
@@ -78,6 +84,23 @@ pub fn url(server: &Server) -> String {
 /// When it does not answer, or refuses.
 pub fn ask(server: &Server, path: &str, body: &str) -> io::Result<String> {
     talk::http(None, server.address(), path, Some(body))
+}
+
+/// Its keys that begin with this, as `etcdctl` has them.
+///
+/// # Errors
+///
+/// When there is no `etcdctl`, or it gets no answer.
+pub fn keys(server: &Server, prefix: &str) -> io::Result<Vec<String>> {
+    let program = super::find("etcdctl").ok_or_else(|| io::Error::other("there is no etcdctl here"))?;
+    let mut command = Command::new(program);
+    command.env("ETCDCTL_API", "3").arg(format!("--endpoints={}", server.address()));
+    let output = command.args(["get", prefix, "--prefix", "--keys-only"]).output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
 impl Recipe for Etcd {
