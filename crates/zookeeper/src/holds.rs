@@ -116,8 +116,9 @@ impl Holds {
         lapsing.iter().map(|(id, hold)| (*id, hold.clone())).collect()
     }
 
-    pub(crate) fn is_lapsing(&self, id: ClaimId) -> bool {
-        self.lock().lapsing.contains_key(&id)
+    /// Whether its time is up, and its node may still stand: with what it got, if it got anything.
+    pub(crate) fn lapsing(&self, id: ClaimId) -> Option<Option<Granted>> {
+        self.lock().lapsing.get(&id).map(|hold| hold.granted.clone())
     }
 
     pub(crate) fn lapse_done(&self, id: ClaimId) {

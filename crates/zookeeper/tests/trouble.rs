@@ -211,13 +211,18 @@ async fn a_session_that_runs_out_behind_a_cut_loses_all_its_leases_and_says_so_b
         ends.push(asked.after(ttl));
     }
     proxy.set(Mode::Refuse);
-    assert_eq!(soon("the cut is told", store.doubt()).await, Doubt::Replaced);
-    let goes_on = ends.into_iter().zip(&waiting).map(async |(end, (cursor, waiter))| {
+    let cut = clock.now();
+    let told = async {
+        assert_eq!(soon("the cut is told", store.doubt()).await, Doubt::Replaced);
+        println!("told after {:?}", clock.now().since(cut));
+        assert!(ends.iter().all(|end| clock.now() < *end), "holders are warned in time");
+    };
+    let goes_on = ends.iter().zip(&waiting).map(async |(end, (cursor, waiter))| {
         soon("the others go on", other.changed(&waiter.name, cursor)).await.unwrap();
-        assert!(clock.now() >= end, "the holder knew before");
+        assert!(clock.now() >= *end, "the holder knew before");
         granted(&other, waiter).await;
     });
-    futures_util::future::join_all(goes_on).await;
+    tokio::join!(told, futures_util::future::join_all(goes_on));
     proxy.set(Mode::Pass);
     for (claim, token) in held.iter().zip(tokens) {
         soon("it is lost", async {
