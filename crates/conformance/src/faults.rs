@@ -346,6 +346,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "a_claim_that_comes_after_its_release_is_never_granted",
     ),
     (
+        "zookeeper_nothing_lapses",
+        "leasehold-zookeeper",
+        "trouble",
+        "what_nobody_asks_for_any_more_ends_although_the_session_lives_on",
+    ),
+    (
         "zookeeper_renewed_by_reading",
         "leasehold-zookeeper",
         "trouble",

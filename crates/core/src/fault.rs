@@ -100,6 +100,7 @@ pub const PLANTED: &[Planted] = planted! {
     "sentinel_believes_the_past": "a sentinel that slept through a failover is not believed",
     "zookeeper_adopts_any": "a place that another session left is never taken over",
     "zookeeper_no_tombstone": "a claim overtaken by its own release is never granted, whoever released it",
+    "zookeeper_nothing_lapses": "what nobody asks for any more ends although the session lives on",
     "zookeeper_renewed_by_reading": "a server that is cut off from the others prolongs nothing",
     "zookeeper_renews_what_is_gone": "a lease whose node was taken away is lost",
     "zookeeper_turn_not_confirmed": "a server that is behind grants nothing",

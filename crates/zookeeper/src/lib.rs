@@ -32,6 +32,7 @@ mod config;
 mod ends;
 mod fail;
 mod holds;
+mod lapses;
 mod ledger;
 mod line;
 mod names;
