@@ -31,6 +31,8 @@ pub struct Fight {
     pub ttl: Duration,
     /// How long a lease is held at the most.
     pub hold: Duration,
+    /// How long each rests between two at the most: where all stand in line for ever, nobody comes while somebody is inside.
+    pub rest: Duration,
     /// Whether they keep strict order.
     pub fair: bool,
     /// Whether holders and waiters are killed and frozen meanwhile.
@@ -164,6 +166,7 @@ impl Ring<'_> {
             .args(["--ttl-ms", &fight.ttl.as_millis().to_string()])
             .args(["--until-ns", &self.until.as_nanos().to_string()])
             .args(["--hold-us", &fight.hold.as_micros().to_string()])
+            .args(["--rest-us", &fight.rest.as_micros().to_string()])
             .args(["--seed", &self.random.u64(..).to_string()])
             .args(fight.fair.then_some("--fair"))
             .stdin(Stdio::null())

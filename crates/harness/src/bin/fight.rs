@@ -57,6 +57,7 @@ async fn main() -> Result<(), Trouble> {
         lasting: Duration::from_secs(seconds),
         ttl: Duration::from_millis(ttl_ms),
         hold: Duration::from_micros(hold_us),
+        rest: if maker.is_some() { Duration::from_millis(400) } else { Duration::ZERO },
         fair,
         disturbed: true,
         calm: Duration::from_millis(if maker.is_some() { 6000 } else { 500 }),

@@ -34,6 +34,7 @@ async fn main() -> Result<(), Trouble> {
         lasting: Duration::from_secs(seconds),
         ttl: Duration::from_secs(30),
         hold: Duration::from_micros(hold_us),
+        rest: Duration::ZERO,
         fair: true,
         disturbed: false,
         calm: Duration::from_millis(500),
