@@ -27,6 +27,8 @@ const VERSION: &str = "v1";
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 const REDIS_PREFIX: &str = "lock:";
+/// Where an etcd is, if the URL does not say.
+const ETCD_PORT: u16 = 2379;
 /// More `run`s inside each other than make sense.
 const MOST_LINKS: usize = 16;
 
@@ -115,6 +117,13 @@ fn place_of(url: &StoreUrl) -> Option<String> {
         Scheme::Sqlite => {
             let path = std::fs::canonicalize(path).ok()?;
             return Some(format!("sqlite:{}", path.display()));
+        }
+        Scheme::Etcd | Scheme::Etcds => {
+            // However they are ordered.
+            let mut all: Vec<_> =
+                hosts.iter().map(|at| format!("{}:{}", at.host, at.port.unwrap_or(ETCD_PORT))).collect();
+            all.sort_unstable();
+            return Some(format!("etcd:{}/{}", all.join(","), path.trim_end_matches('/')));
         }
         Scheme::Redis
         | Scheme::Rediss
@@ -206,6 +215,9 @@ mod tests {
             assert_ne!(place(other), plain, "{other}");
         }
         assert_eq!(place("memory:"), None);
+        let etcd = place("etcd://a,b,c:2379/app");
+        assert_eq!(place("etcds://c,b,a/app/?ca=/x"), etcd);
+        assert!(etcd.is_some() && place("etcd://a,b,c") != etcd);
         let quorum = place("redlock+redis://a,b,c?node_timeout=1s");
         assert_eq!(place("redlock+rediss://c:6379,a,b/0"), quorum);
         assert!(quorum.is_some() && place("redlock+redis://a,b,d") != quorum);

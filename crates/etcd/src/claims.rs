@@ -39,7 +39,7 @@ impl<'a> Stating<'a> {
         let keys = store.keys(&claim.name);
         let own = keys.own(claim.id);
         let Shared { clock, link, .. } = &*store.0;
-        Self { claim, keys, own, asked: clock.now(), seen: link.revision() }
+        Self { claim, keys, own, asked: clock.now(), seen: link.highest() }
     }
 
     fn waits(&self) -> Standing {
@@ -276,8 +276,8 @@ impl EtcdStore {
     ) -> Result<Grant> {
         let Stating { claim, keys, own, asked, seen } = on;
         let Shared { link, holds, wakes, .. } = &*self.0;
-        // What stood in line since before may be older than what was seen, and yet in order.
-        let back = if short { link.revision() < *seen } else { created <= *seen };
+        // What has stood in line since before may be older than what was seen, and yet in order.
+        let back = if short { link.revision() < link.highest() } else { created <= *seen };
         let Some(token) = token(created).filter(|_| !back) else {
             return Err(Fail::new(
                 StoreErrorKind::Protocol,

@@ -134,7 +134,7 @@ impl EtcdStore {
     }
 
     async fn check_ttl(&self) -> Check {
-        const NAME: &str = "ttl";
+        const NAME: &str = "leases";
         let asked = Duration::from_secs(1);
         let got = async {
             let leased = self.0.link.grant(0, asked).await?;

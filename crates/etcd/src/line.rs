@@ -142,7 +142,7 @@ impl Member {
         // Rounded up: no more than this is left.
         let ends = left.map(|left| Duration::from_secs(left.left + 1));
         let token = holds.then(|| token(self.created)).flatten();
-        let Some(value) = &self.value else { return self.stranger(ends, since) };
+        let Some(value) = &self.value else { return self.stranger(left) };
         let Value { id, tenure, share, ttl, held, renewals, note, owner } = value.clone();
         let most = if holds { ttl } else { PLACE_LIFE };
         Entry {
@@ -164,32 +164,42 @@ impl Member {
 
     /// Somebody else's: a mutex of another client, a candidate of an election. It has told us of no token, and whoever
     /// reads entries knows strangers by that.
-    fn stranger(&self, ends: Option<Duration>, since: Duration) -> Entry {
-        let owner = Owner {
-            host: "another client".to_owned(),
-            user: "unknown".to_owned(),
-            pid: 0,
-            program: "foreign".to_owned(),
-            tag: format!("lease {:x}", self.lease),
+    fn stranger(&self, left: Option<Left>) -> Entry {
+        let since = left.map_or(Duration::ZERO, Left::shown);
+        let note = if self.lease == 0 {
+            "another client has this key, and it never ends by itself: look whether its holder lives"
+        } else {
+            "another client has this key: a mutex, an election"
         };
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.created.to_be_bytes());
         id[8..].copy_from_slice(&self.lease.to_be_bytes());
-        let never = if self.lease == 0 { Duration::MAX } else { Duration::ZERO };
+        // Without a lease it stays until somebody takes it away.
+        let (ends, ttl) = match left {
+            Some(left) => (Duration::from_secs(left.left + 1), Duration::from_secs(left.granted)),
+            None if self.lease == 0 => (Duration::MAX, Duration::MAX),
+            None => (Duration::ZERO, Duration::MAX),
+        };
         Entry {
             id: ClaimId::from_bytes(id),
-            owner,
+            owner: Owner {
+                host: "another client".to_owned(),
+                user: "unknown".to_owned(),
+                pid: 0,
+                program: "foreign".to_owned(),
+                tag: format!("lease {:x}", self.lease),
+            },
             share: Share::EXCLUSIVE,
             wanted: None,
             reshape: 0,
-            note: Note::NONE,
+            note: Note::parse(note).unwrap_or_default(),
             tenure: 0,
             token: None,
             age: since,
             renewed: since,
             renewals: 0,
-            left: ends.unwrap_or(never),
-            ttl: Duration::MAX,
+            left: ends.min(ttl),
+            ttl,
         }
     }
 }

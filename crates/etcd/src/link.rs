@@ -48,6 +48,8 @@ struct Host {
 struct Seen {
     cluster: u64,
     revision: i64,
+    /// The highest one ever, whatever became of that cluster: no token may be below it.
+    highest: i64,
 }
 
 impl Link {
@@ -204,9 +206,14 @@ impl Link {
         Ok(request)
     }
 
-    /// The highest revision that the cluster was seen at.
+    /// The highest revision that this cluster was seen at.
     pub(crate) fn revision(&self) -> i64 {
         lock(&self.seen).revision
+    }
+
+    /// The highest that was ever seen.
+    pub(crate) fn highest(&self) -> i64 {
+        lock(&self.seen).highest
     }
 
     /// Notes the revision of an answer to what was asked when `before` was the highest one seen. One that is lower
@@ -220,8 +227,10 @@ impl Link {
         if *cluster_id != 0 {
             seen.cluster = *cluster_id;
         }
-        let back = *revision < before;
-        seen.revision = seen.revision.max(*revision);
+        // What was asked before somebody noticed is no news.
+        let back = *revision < before && *revision < seen.revision;
+        seen.revision = if other || back { *revision } else { seen.revision.max(*revision) };
+        seen.highest = seen.highest.max(*revision);
         drop(seen);
         if other || back {
             self.doubt(Doubt::Replaced);

@@ -278,6 +278,58 @@ async fn a_frozen_link_ends_each_call_in_time_with_an_unknown_outcome() {
 }
 
 #[tokio::test]
+async fn a_cluster_that_forgot_is_noticed_and_grants_no_lower_token() {
+    let Some(mut server) = start(Etcd::default()) else { return };
+    let (store, other) = (open(&url(&server)), open(&url(&server)));
+    for _ in 0..5 {
+        let held = claim("job");
+        granted(&store, &held).await;
+        end(&store, &held).await;
+    }
+    let held = claim("job");
+    let token = granted(&store, &held).await;
+    server.kill();
+    std::fs::remove_dir_all(server.folder().join("data")).unwrap();
+    server.go_on().unwrap();
+    // Whoever has seen nothing yet has the first tokens of it.
+    assert!(granted(&other, &claim("other")).await < token);
+    soon("doubt", async { while store.doubt().await != Doubt::Replaced {} }).await;
+    let lost = async {
+        loop {
+            if let Ok(renewed) = renewed(&store, &held, token).await {
+                break renewed;
+            }
+        }
+    };
+    assert_eq!(soon("an answer", lost).await, Renewal::Lost);
+    let next = claim("job");
+    let refused = async {
+        loop {
+            match store.claim(&next).await {
+                Err(error) if error.code() == leasehold_core::Code::FOREIGN => break error,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+                Ok(standing) => panic!("a token below {token}: {standing:?}"),
+            }
+        }
+    };
+    let error = soon("a refusal", refused).await;
+    assert!(error.help().is_some(), "{error}");
+    end(&store, &next).await;
+    // It is told by whoever notices, calls and the watch, and not with every answer from there on.
+    for _ in 0..20 {
+        store.inspect(&next.name).await.unwrap();
+    }
+    let mut told = 0;
+    let again = async {
+        loop {
+            told += i32::from(store.doubt().await == Doubt::Replaced);
+        }
+    };
+    tokio::time::timeout(Duration::from_millis(500), again).await.unwrap_err();
+    assert!(told <= 2, "{told} times");
+}
+
+#[tokio::test]
 async fn a_cluster_without_space_says_so_and_takes_back_what_is_held() {
     let Some(server) = start(Etcd::default().word("--quota-backend-bytes=100000")) else { return };
     let store = open(&url(&server));
@@ -310,12 +362,12 @@ async fn the_doctor_tells_what_it_found_and_leaves_nothing() {
     assert!(greeting.starts_with("etcd 3."), "{greeting}");
     assert_eq!(store.ping().await.unwrap(), None);
     let checks = store.checkup().await;
-    for name in ["members", "leader", "version", "alarms", "ttl", "cleartext"] {
+    for name in ["members", "leader", "version", "alarms", "leases", "cleartext"] {
         let check = checks.iter().find(|check| check.name == name).unwrap();
         assert!(check.health != Health::Failed, "{check:?}");
         assert_eq!(check.fix.is_some(), check.health != Health::Ok, "{check:?}");
     }
-    let ttl = checks.iter().find(|check| check.name == "ttl").unwrap();
+    let ttl = checks.iter().find(|check| check.name == "leases").unwrap();
     assert!(ttl.says.contains("1s was asked for and 2s got"), "{ttl:?}");
     let name = LockName::parse("bare").unwrap();
     assert!(store.bare(&name).await.unwrap().is_some());

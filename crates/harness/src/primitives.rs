@@ -26,6 +26,9 @@ pub use history::{History, Lingers, histories};
 pub use model::{Hold, Kind, State, Step, Want};
 pub use record::{Event, Recorder, Records, Told};
 pub use scene::{ByUrl, FarWithFaults, Host, Scene, Site, WithFaults};
-pub use sites::{cluster, memory_with_faults, quorum, quorum_with_faults, redis, redis_with_faults, sqlite};
+pub use sites::{
+    cluster, etcd, etcd_with_faults, memory_with_faults, quorum, quorum_with_faults, redis,
+    redis_with_faults, sqlite,
+};
 pub use suite::{Traffic, check, one, prove, prove_from};
 pub use wgl::{NEVER, Operation, Stamp, Verdict, search};

@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use leasehold_harness::primitives::{
-    Site, cluster, memory_with_faults, prove, quorum, quorum_with_faults, redis, redis_with_faults, sqlite,
+    Site, cluster, etcd, etcd_with_faults, memory_with_faults, prove, quorum, quorum_with_faults, redis,
+    redis_with_faults, sqlite,
 };
 use leasehold_harness::servers::NoServer;
 
@@ -52,4 +53,14 @@ fn a_quorum_is_linearizable() {
 #[test]
 fn a_quorum_with_faults_is_linearizable() {
     linearizable(quorum_with_faults(), 30, true);
+}
+
+#[test]
+fn etcd_is_linearizable() {
+    linearizable(etcd(), 40, false);
+}
+
+#[test]
+fn etcd_with_faults_is_linearizable() {
+    linearizable(etcd_with_faults(), 40, true);
 }

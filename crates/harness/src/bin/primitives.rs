@@ -3,8 +3,8 @@
 use clap::Parser;
 use leasehold_conformance::Check;
 use leasehold_harness::primitives::{
-    NAMES, Site, cluster, memory_with_faults, prove_from, quorum, quorum_with_faults, redis,
-    redis_with_faults, sqlite,
+    NAMES, Site, cluster, etcd, etcd_with_faults, memory_with_faults, prove_from, quorum, quorum_with_faults,
+    redis, redis_with_faults, sqlite,
 };
 
 /// Random programs against every primitive; each history must be linearizable.
@@ -22,13 +22,16 @@ struct Arguments {
     /// How many on a quorum of five Redis, and again as many with faults.
     #[arg(long, default_value_t = 300)]
     quorum: u64,
+    /// How many on an etcd, and again as many with faults.
+    #[arg(long, default_value_t = 300)]
+    etcd: u64,
     /// The seed of the first run; each run takes the next.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 fn main() -> Check {
-    let Arguments { memory, sqlite: on_sqlite, redis: on_redis, quorum: on_quorum, seed } =
+    let Arguments { memory, sqlite: on_sqlite, redis: on_redis, quorum: on_quorum, etcd: on_etcd, seed } =
         Arguments::parse();
     say(&memory_with_faults(), seed, memory, true)?;
     say(&sqlite(), seed, on_sqlite, false)?;
@@ -40,6 +43,10 @@ fn main() -> Check {
     if on_quorum > 0 {
         say(&quorum()?, seed, on_quorum, false)?;
         say(&quorum_with_faults()?, seed, on_quorum, true)?;
+    }
+    if on_etcd > 0 {
+        say(&etcd()?, seed, on_etcd, false)?;
+        say(&etcd_with_faults()?, seed, on_etcd, true)?;
     }
     Ok(())
 }

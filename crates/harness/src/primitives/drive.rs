@@ -31,6 +31,8 @@ pub struct Ran {
     pub records: Records,
     /// What its names could be.
     pub offered: Vec<Kind>,
+    /// Whether its leases change their share.
+    pub changes: bool,
     /// How often a host was cut off for a while.
     pub cuts: u64,
     /// How many requests and replies were lost, late or refused.
@@ -46,6 +48,7 @@ pub struct Ran {
 /// What no program may meet.
 pub(super) async fn run(scene: &Scene, seed: u64) -> Check<Ran> {
     let mut dice = fastrand::Rng::with_seed(seed);
+    let changes = scene.hosts[0].client.capabilities().reshaping;
     let (offered, has_line) = offer(&scene.hosts[0].client);
     let kinds: Vec<Kind> = (0..NAMES).map(|_| offered[dice.usize(..offered.len())]).collect();
     let scopes: Vec<Vec<Scope>> = scene.hosts.iter().map(|host| scopes(&host.client)).collect();
@@ -101,7 +104,7 @@ pub(super) async fn run(scene: &Scene, seed: u64) -> Check<Ran> {
     }
     let cuts = cuts.take();
     let (records, mishaps, passed) = (recorder.records(), scene.mishaps(), scene.moved.get());
-    Ok(Ran { records, offered, cuts, mishaps, passed })
+    Ok(Ran { records, offered, changes, cuts, mishaps, passed })
 }
 
 /// What the names of a run may be on this store, and whether it keeps a line: a quorum has neither shares nor marks.
@@ -327,13 +330,16 @@ impl Task<'_> {
             (true, 1) => self.perhaps(lease.upgrade_within(within)).await.map(|done| done.map(|_| true)),
             (true, _) => self.perhaps(lease.upgrade()).await.map(|done| done.map(|_| true)),
         };
-        if !up || matches!(answer, Some(Ok(true))) {
+        let refused = matches!(answer, Some(Err(Error::Unsupported(_))));
+        if (!up && !refused) || matches!(answer, Some(Ok(true))) {
             has.takes = wanted;
         }
         let told = match answer {
             Some(Ok(true)) => Told::Changed(has.lease.token().get()),
             Some(Ok(false) | Err(Error::TimedOut { .. } | Error::Busy(_))) => Told::NotChanged,
             None | Some(Err(Error::Store(_) | Error::Lost(_))) => Told::ChangeUnknown,
+            // Said before anything was sent.
+            Some(Err(Error::Unsupported(_))) => Told::NotChanged,
             Some(Err(error)) => return Err(Failure::new(format!("a change of #{hold} failed: {error}"))),
         };
         self.tell(name, hold, told);

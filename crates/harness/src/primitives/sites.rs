@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use leasehold::{Clock, MemoryStore, Quorum, Store};
 use leasehold_conformance::{Chaos, Odds};
+use leasehold_etcd::EtcdStore;
 use leasehold_redis::{RedisNodes, RedisStore};
 
 use super::scene::{ByUrl, FarWithFaults, Site, WithFaults};
 use crate::servers::cluster::{Cluster, Shape};
+use crate::servers::etcd::{Etcd, url as etcd_url};
 use crate::servers::nodes::Nodes;
 use crate::servers::redis::{Redis, socket_url};
 use crate::servers::{NoServer, Server};
@@ -65,6 +67,34 @@ pub fn redis_with_faults() -> Result<impl Site, NoServer> {
         Ok(Arc::new(store) as Arc<dyn Store>)
     };
     Ok(FarWithFaults::new("redis with faults", open, AT_ONCE))
+}
+
+/// No lease of an etcd is shorter.
+const ETCD_TTL: Duration = Duration::from_secs(2);
+
+/// One etcd, in which each run has a prefix of its own.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn etcd() -> Result<impl Site, NoServer> {
+    let server = Etcd::default().start()?;
+    let url = move |seed| Ok((format!("{}/run{seed}", etcd_url(&server)), ()));
+    Ok(ByUrl::new("etcd", url, AT_ONCE).ttl(ETCD_TTL))
+}
+
+/// One etcd with faults.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn etcd_with_faults() -> Result<impl Site, NoServer> {
+    let server = Etcd::default().start()?;
+    let open = move |seed, clock: Clock| {
+        let url = format!("{}/run{seed}", etcd_url(&server)).parse()?;
+        Ok(Arc::new(EtcdStore::open_with(&url, clock)?) as Arc<dyn Store>)
+    };
+    Ok(FarWithFaults::new("etcd with faults", open, AT_ONCE).ttl(ETCD_TTL))
 }
 
 /// Leases of a quorum: a tenth of one is what a node has to answer.

@@ -23,6 +23,8 @@ const MOST_STATES: usize = 1_000_000;
 pub struct Traffic {
     /// What names could be.
     pub offered: BTreeSet<Kind>,
+    /// Whether its leases change their share.
+    pub changeable: bool,
     /// Runs.
     pub runs: u64,
     /// Histories: one for each name of each run.
@@ -76,11 +78,12 @@ impl fmt::Display for Traffic {
 
 impl Traffic {
     fn add(&mut self, ran: &Ran, histories: &[History]) {
-        let Ran { records, offered, cuts, mishaps, passed } = ran;
+        let Ran { records, offered, changes, cuts, mishaps, passed } = ran;
         let Records { kinds: _, events, deaths } = records;
         let count =
             |wanted: fn(&Told) -> bool| events.iter().filter(|event| wanted(&event.told)).count() as u64;
         self.offered.extend(offered);
+        self.changeable |= changes;
         self.runs += 1;
         self.histories += histories.len() as u64;
         self.operations += histories.iter().map(|history| history.operations.len() as u64).sum::<u64>();
@@ -222,10 +225,11 @@ impl Traffic {
     ///
     /// When too little happened.
     pub fn judge(&self, faults: bool) -> Check {
-        let Self { runs, grants, contended, busy, gave_up, looks, lost, left, changes, .. } = *self;
+        let Self { runs, grants, contended, busy, gave_up, looks, lost, left, changes, changeable, .. } =
+            *self;
         let each = |kind: &Kind| self.of_each.get(kind).is_some_and(|many| *many >= runs / 4);
         let has = |kind| self.offered.contains(&kind);
-        let changed = changes >= runs / 8 || !has(Kind::ReadWrite);
+        let changed = changes >= runs / 8 || !has(Kind::ReadWrite) || !changeable;
         let done = self.done.0 >= runs / 10 && self.done.1 >= runs / 20;
         let enough = self.offered.iter().all(each) && changed && (done || !has(Kind::Once));
         let enough =

@@ -56,6 +56,13 @@ impl Etcd {
         Server::start(self)
     }
 
+    /// Another program, such as [`NEWER`].
+    #[must_use]
+    pub fn program(mut self, program: &'static str) -> Self {
+        self.program = Some(program);
+        self
+    }
+
     /// One more word of its command line.
     #[must_use]
     pub fn word(mut self, word: impl Into<String>) -> Self {
