@@ -171,6 +171,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "quorum",
         "a_node_that_forgot_is_mended_by_the_holder_so_that_two_restarts_far_apart_lose_nothing",
     ),
+    (
+        "session_claim_left_to_itself",
+        "leasehold",
+        "engine",
+        "line::what_a_session_carries_is_given_back_however_long_the_store_was_away",
+    ),
     ("half_of_both_stays", "leasehold", "engine", "migrate::all_or_none_within_one_deadline"),
     (
         "sqlite_forgets_high_water",
@@ -328,6 +334,43 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "a_claim_that_comes_after_its_release_is_never_granted",
     ),
     ("etcd_passes_strangers", "leasehold-harness", "foreign", "etcdctl_lock_and_we_exclude_each_other"),
+    (
+        "zookeeper_adopts_any",
+        "leasehold-zookeeper",
+        "trouble",
+        "a_place_that_another_session_left_is_never_taken_over",
+    ),
+    (
+        "zookeeper_no_tombstone",
+        "leasehold-zookeeper",
+        "trouble",
+        "a_claim_that_comes_after_its_release_is_never_granted",
+    ),
+    (
+        "zookeeper_renewed_by_reading",
+        "leasehold-zookeeper",
+        "trouble",
+        "a_member_that_is_cut_off_prolongs_nothing",
+    ),
+    (
+        "zookeeper_renews_what_is_gone",
+        "leasehold-zookeeper",
+        "trouble",
+        "a_lease_whose_node_is_deleted_by_hand_is_lost",
+    ),
+    (
+        "zookeeper_turn_not_confirmed",
+        "leasehold-zookeeper",
+        "trouble",
+        "a_member_that_is_cut_off_grants_nothing",
+    ),
+    ("zookeeper_watches_the_first", "leasehold-zookeeper", "counts", "whoever_waits_for_a_mutex_asks_twice"),
+    (
+        "zookeeper_write_counts_itself",
+        "leasehold-zookeeper",
+        "lib",
+        "touches::tests::a_write_proves_what_was_answered_half_a_tick_before_it",
+    ),
     ("guard_ignores_deadline", "leasehold-cli", "command", "guard::check_09_a_frozen_run_is_a_dead_holder"),
     (
         "guard_ignores_end_of_run",

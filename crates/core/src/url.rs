@@ -92,9 +92,9 @@ schemes! {
     /// Tair over TLS.
     Tairs "tairs" Hosts ["prefix", "timeout", "min_replicas", "restart_delay", "ca", "password_file"];
     /// ZooKeeper.
-    Zookeeper "zookeeper" Hosts ["auth_file", "session"];
+    Zookeeper "zookeeper" Hosts ["auth_file", "session", "timeout", "tick"];
     /// ZooKeeper over TLS.
-    Zookeepers "zookeepers" Hosts ["auth_file", "session"];
+    Zookeepers "zookeepers" Hosts ["auth_file", "session", "timeout", "tick"];
     /// etcd.
     Etcd "etcd" Hosts ["ca", "cert", "key", "password_file", "timeout"];
     /// etcd over TLS.

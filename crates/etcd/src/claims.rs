@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    BootTime, Claim, ClaimId, Grant, Overruled, PLACE_LIFE, SHORT_GRANT, Standing, State, StoreErrorKind,
-    TOMBSTONE_LIFE, Turn as Patience, Verdict, Watch, admit, fault,
+    BootTime, Claim, ClaimId, Closure, Grant, Overruled, PLACE_LIFE, SHORT_GRANT, Standing, State,
+    StoreErrorKind, TOMBSTONE_LIFE, Turn as Patience, Verdict, Watch, admit, fault,
 };
 
+use crate::after::still_open;
 use crate::client::{Leased, absent, counts, created_at, none_since, puts, takes};
 use crate::fail::{Fail, Result, What};
 use crate::holds::Granted;
@@ -74,7 +75,7 @@ impl EtcdStore {
         for _ in 0..ROUNDS {
             let mine = view.mine(&on.own, claim.id)?;
             let (ahead, stood) = match mine {
-                Some((_, member, value)) if value.holds() => {
+                Some((_, member, value)) if value.holds() && value.share == claim.share => {
                     return Ok(Ok(self.repeat(&on, member.lease, member.created).await?));
                 }
                 Some((index, member, value)) => {
@@ -102,10 +103,10 @@ impl EtcdStore {
             }
             let admitted = admit(&view.shares(ahead), claim.share) == Verdict::Admit;
             let next = match stood {
-                Some(created) if admitted && view.shut.is_none() => {
-                    self.confirm(&on, created, fresh.and_then(|leased| leased.term)).await?
+                Some(created) if admitted && view.is_open() => {
+                    self.confirm(&on, &view, created, fresh.and_then(|leased| leased.term)).await?
                 }
-                None if admitted && view.shut.is_none() => self.take(&on, &view).await?,
+                None if admitted && view.is_open() => self.take(&on, &view).await?,
                 None if claim.turn != Patience::Now => self.join(&on, &mut fresh).await?,
                 _ => return Ok(Ok(self.wait(&on, &view, stood.is_some(), ahead).await?)),
             };
@@ -132,8 +133,8 @@ impl EtcdStore {
         let Stating { claim, keys, own, .. } = on;
         let key = stands_there.then(|| own.key.clone());
         self.0.wakes.expect(&keys.line, claim.id, Turn::new(view, key, ahead, claim.share));
-        let state = match &view.shut {
-            Some(shut) => State::Closed(shut.closure(self.0.link.left(shut.lease).await?)),
+        let state = match self.closure(view).await? {
+            Some(closure) => State::Closed(closure),
             None => State::Waiting { ahead: u32::try_from(ahead).ok(), retry_after: None },
         };
         Ok(Standing { state, ..on.waits() })
@@ -174,14 +175,21 @@ impl EtcdStore {
         let (granted, spent) =
             tokio::join!(link.grant(own.lease, claim.ttl), spent.lease(link, clock, remembered(claim.ttl)));
         let (Leased { id: lease, mut ttl, term }, spent) = (granted?, spent?);
+        let after = self.leaves(claim, keys, own, lease, ttl).await?;
         let value = Value::waiting(claim).granted();
         let txn = TxnRequest {
-            compare: vec![
+            compare: [
                 // Neither a key of its own nor a closure was there, and neither has come since.
                 none_since(&keys.line, &keys.end, view.revision),
                 absent(&own.spent),
-            ],
-            success: vec![puts(&own.key, value.to_bytes(), lease), puts(&own.spent, Vec::new(), spent)],
+            ]
+            .into_iter()
+            .chain(view.lives())
+            .collect(),
+            success: [puts(&own.key, value.to_bytes(), lease), puts(&own.spent, Vec::new(), spent)]
+                .into_iter()
+                .chain(after.puts)
+                .collect(),
             failure: looks(keys, &own.spent),
         };
         let mut done = match link.txn(txn).await {
@@ -206,6 +214,7 @@ impl EtcdStore {
         if view.mine(own, claim.id)?.is_none() {
             // It holds nothing: a try ends here, and a place has another lease.
             link.revoke(own.lease).await?;
+            self.revoke_after(own, claim.id).await?;
             holds.note(claim.id, |hold| hold.lease = false);
         }
         Ok(Next::Again(Some(view)))
@@ -213,7 +222,7 @@ impl EtcdStore {
 
     /// Takes a lease whose turn has come, under the condition that its place is still the one that was waited in. That
     /// nobody is ahead of it is not proof enough: its own key may have gone while it waited.
-    async fn confirm(&self, on: &Stating<'_>, created: i64, term: Option<u64>) -> Result<Next> {
+    async fn confirm(&self, on: &Stating<'_>, view: &View, created: i64, term: Option<u64>) -> Result<Next> {
         let Stating { claim, keys, own, .. } = on;
         let Shared { link, spent, clock, .. } = &*self.0;
         let value = Value::waiting(claim).granted();
@@ -222,12 +231,14 @@ impl EtcdStore {
             return Ok(Next::Stands(stands(State::Granted(granted), Watch::Hold(claim.id))));
         }
         let spent = spent.lease(link, clock, remembered(claim.ttl)).await?;
-        let txn = TxnRequest {
-            compare: vec![created_at(&own.key, created), absent(&own.spent), absent(&keys.shut)],
-            // Its waiter may have died with its grant: it has the lease of its place until it is renewed.
-            success: vec![puts(&own.key, value.to_bytes(), own.place), puts(&own.spent, Vec::new(), spent)],
-            failure: looks(keys, &own.spent),
-        };
+        let after = self.leaves(claim, keys, own, own.place, PLACE_LIFE).await?;
+        let mut compare = vec![created_at(&own.key, created), absent(&own.spent)];
+        compare.extend(still_open(keys, view));
+        // Its waiter may have died with its grant: it has the lease of its place until it is renewed.
+        let mut success =
+            vec![puts(&own.key, value.to_bytes(), own.place), puts(&own.spent, Vec::new(), spent)];
+        success.extend(after.puts);
+        let txn = TxnRequest { compare, success, failure: looks(keys, &own.spent) };
         let mut done = match link.txn(txn).await {
             Ok(done) => done,
             Err(fail) if fail.what() == What::NoLease => {
@@ -334,6 +345,24 @@ impl EtcdStore {
     async fn withdraw(&self, on: &Stating<'_>) -> Result<()> {
         self.0.link.revoke(on.own.place).await?;
         self.0.holds.forget(on.claim.id);
+        Ok(())
+    }
+
+    /// What shuts the name for the longest time.
+    pub(crate) async fn closure(&self, view: &View) -> Result<Option<Closure>> {
+        let lefts = self.lefts(view.shut.iter().map(|shut| shut.lease).collect()).await?;
+        Ok(view.closure(|lease| lefts.get(&lease).copied()))
+    }
+
+    /// The leases of what would be left behind, of a claim that holds nothing.
+    pub(crate) async fn revoke_after(&self, own: &Own, id: ClaimId) -> Result<()> {
+        let Shared { link, holds, .. } = &*self.0;
+        if holds.get(id).is_some_and(|hold| hold.after) {
+            for lease in [own.after_place, own.after, own.least] {
+                link.revoke(lease).await?;
+            }
+            holds.note(id, |hold| hold.after = false);
+        }
         Ok(())
     }
 

@@ -208,6 +208,11 @@ pub(crate) fn absent(key: &[u8]) -> Compare {
     created_at(key, 0)
 }
 
+/// The key is there.
+pub(crate) fn present(key: &[u8]) -> Compare {
+    Compare { result: CompareResult::Greater.into(), ..created_at(key, 0) }
+}
+
 /// The key is there, and is the one that was created at this revision.
 pub(crate) fn created_at(key: &[u8], revision: i64) -> Compare {
     Compare {
@@ -260,6 +265,12 @@ pub(crate) fn reads(range: RangeRequest) -> RequestOp {
 pub(crate) fn puts(key: &[u8], value: Vec<u8>, lease: i64) -> RequestOp {
     let put = PutRequest { key: key.to_vec(), value, lease, ..PutRequest::default() };
     RequestOp { request: Some(Op::RequestPut(put)) }
+}
+
+/// Takes all keys of a range away, and tells what they were.
+pub(crate) fn takes_all(first: &[u8], end: &[u8]) -> RequestOp {
+    let (key, range_end) = (first.to_vec(), end.to_vec());
+    RequestOp { request: Some(Op::RequestDeleteRange(DeleteRangeRequest { key, range_end, prev_kv: true })) }
 }
 
 /// Takes a key away, and tells what it was.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{ClaimId, Leave, LockName, Note, Release, StoreErrorKind, TOMBSTONE_LIFE, fault};
 
-use crate::client::{absent, changed_at, puts, takes};
+use crate::client::{absent, changed_at, present, puts, takes, takes_all};
 use crate::fail::{Fail, Result, What};
 use crate::keys::{Keys, Own};
 use crate::line::{Member, Shut};
@@ -29,32 +29,42 @@ impl EtcdStore {
         };
         let released = match released {
             Some(released) => released,
-            None => self.end_open(&own, id).await?,
+            None => self.end_open(&keys, &own, id).await?,
         };
         self.revoke(&own, id).await;
         Ok(released)
     }
 
-    async fn end_open(&self, own: &Own, id: ClaimId) -> Result<Release> {
+    async fn end_open(&self, keys: &Keys, own: &Own, id: ClaimId) -> Result<Release> {
         let Shared { link, spent, clock, .. } = &*self.0;
+        let mut full = false;
         for _ in 0..ROUNDS {
             let mark = match spent.lease(link, clock, TOMBSTONE_LIFE).await {
+                _ if full => None,
                 Ok(lease) => Some(puts(&own.spent, Vec::new(), lease)),
                 // A cluster without space takes no more keys; one key less it takes.
                 Err(fail) if fail.is_full() => None,
                 Err(fail) => return Err(fail),
             };
-            let full = mark.is_none();
             let mark = mark.filter(|_| !fault!("etcd_no_tombstone"));
-            let success = std::iter::once(takes(&own.key)).chain(mark).collect();
-            match link.txn(TxnRequest { success, ..TxnRequest::default() }).await {
-                Ok(mut done) => return Ok(released(&done.deleted()?.into_iter().next(), id)),
-                Err(fail) if fail.what() == What::NoLease => spent.forget().await,
-                Err(fail) if fail.is_full() && !full => {
-                    let success = vec![takes(&own.key)];
-                    let mut done = link.txn(TxnRequest { success, ..TxnRequest::default() }).await?;
+            let (first, end) = keys.afters(own);
+            // What ended uncleanly before leaves behind what it was to.
+            let takes = [takes_all(&first, &end), takes(&own.key)].into_iter();
+            let txn = TxnRequest {
+                compare: vec![present(&own.key)],
+                success: takes.chain(mark.clone()).collect(),
+                failure: mark.into_iter().collect(),
+            };
+            match link.txn(txn).await {
+                Ok(done) if !done.succeeded => return Ok(Release::NotHeld),
+                Ok(mut done) => {
+                    for left in done.deleted()? {
+                        link.revoke(left.lease).await?;
+                    }
                     return Ok(released(&done.deleted()?.into_iter().next(), id));
                 }
+                Err(fail) if fail.what() == What::NoLease => spent.forget().await,
+                Err(fail) if fail.is_full() && !full => full = true,
                 Err(fail) => return Err(fail),
             }
         }
@@ -79,8 +89,11 @@ impl EtcdStore {
             }
             let mut compare = vec![changed_at(&own.key, *modified)];
             let mark = spent.lease(link, clock, TOMBSTONE_LIFE).await?;
-            let mut success = vec![takes(&own.key), puts(&own.spent, Vec::new(), mark)];
-            let stands = match &view.shut {
+            let (first, end) = keys.afters(own);
+            let mut success =
+                vec![takes_all(&first, &end), takes(&own.key), puts(&own.spent, Vec::new(), mark)];
+            let shut = view.shut.iter().find(|shut| shut.key == keys.shut);
+            let stands = match shut {
                 Some(shut) => link.left(shut.lease).await?.map(|left| shut.closure(Some(left)).left),
                 None => None,
             };
@@ -91,12 +104,17 @@ impl EtcdStore {
                 let id = link.grant(0, lasting).await?.id;
                 lease = Some(id);
                 success.push(puts(&keys.shut, Shut::value(lasting, &value.owner, note), id));
-                if view.shut.is_none() {
+                if shut.is_none() {
                     compare.push(absent(&keys.shut));
                 }
             }
             match link.txn(TxnRequest { compare, success, ..TxnRequest::default() }).await {
-                Ok(done) if done.succeeded => return Ok(Some(Release::Released)),
+                Ok(mut done) if done.succeeded => {
+                    for left in done.deleted()? {
+                        link.revoke(left.lease).await?;
+                    }
+                    return Ok(Some(Release::Released));
+                }
                 Ok(_) => {}
                 Err(fail) if fail.what() == What::NoLease => spent.forget().await,
                 Err(fail) => return Err(fail),

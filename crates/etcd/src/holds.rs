@@ -17,6 +17,8 @@ pub(crate) struct Hold {
     pub(crate) lease: bool,
     /// Whether the lease of its place may exist.
     pub(crate) place: bool,
+    /// Whether leases of what it leaves behind may exist.
+    pub(crate) after: bool,
     pub(crate) granted: Option<Granted>,
 }
 

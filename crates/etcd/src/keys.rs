@@ -9,6 +9,8 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 
 /// In a line, and no member of it. Whoever finds it there waits for it, other clients too.
 const SHUT: &str = "+shut";
+/// The same, while the key is gone that it names.
+const AFTER: &str = "+after:";
 /// Under these our prefix keeps what is no line. No escaped name starts so, and all lines stand before them, so that one
 /// watch sees all lines and nothing else.
 const SPENT: &str = "~spent/";
@@ -39,6 +41,10 @@ pub(crate) struct Own {
     pub(crate) lease: i64,
     /// The lease that its place in line has.
     pub(crate) place: i64,
+    /// The leases of what it leaves behind: while it has the lease of its place, later, and from its grant.
+    pub(crate) after_place: i64,
+    pub(crate) after: i64,
+    pub(crate) least: i64,
 }
 
 impl Keys {
@@ -58,7 +64,29 @@ impl Keys {
         let key = [&self.line[..], format!("{lease:x}").as_bytes()].concat();
         let id_hex = hex(id);
         let spent = format!("{}{SPENT}{}/{id_hex}", self.prefix, self.name).into_bytes();
-        Own { key, spent, lease, place: self::lease(&self.line, id, 2) }
+        let [place, after_place, after, least] =
+            [2, 3, 4, 5].map(|purpose| self::lease(&self.line, id, purpose));
+        Own { key, spent, lease, place, after_place, after, least }
+    }
+
+    /// What a claim leaves behind, for this reason.
+    pub(crate) fn after(&self, own: &Own, why: &str) -> Vec<u8> {
+        [&self.afters(own).0[..], why.as_bytes()].concat()
+    }
+
+    /// All that a claim leaves behind.
+    pub(crate) fn afters(&self, own: &Own) -> (Vec<u8>, Vec<u8>) {
+        let lease = &own.key[self.line.len()..];
+        let first = [&self.line[..], AFTER.as_bytes(), lease, b":"].concat();
+        let end = end_of(&first);
+        (first, end)
+    }
+
+    /// All keys of the line that shut it, or may once another is gone.
+    pub(crate) fn shutters(&self) -> (Vec<u8>, Vec<u8>) {
+        let first = [&self.line[..], b"+"].concat();
+        let end = end_of(&first);
+        (first, end)
     }
 
     pub(crate) fn is_member(&self, key: &[u8]) -> bool {
@@ -87,8 +115,7 @@ pub(crate) fn lines_from(prefix: &str, start: &str) -> (Vec<u8>, Vec<u8>) {
 /// The name whose line this key stands in, as a member or as a closure.
 pub(crate) fn name_of(prefix: &str, key: &[u8]) -> Option<LockName> {
     let line = line_of(prefix, key)?;
-    let stands = &key[line.len()..];
-    if !is_lease(stands) && stands != SHUT.as_bytes() {
+    if !is_lease(&key[line.len()..]) && shuts(line, key).is_none() {
         return None;
     }
     let name = line.strip_prefix(prefix.as_bytes())?.strip_suffix(b"/")?;
@@ -102,9 +129,14 @@ pub(crate) fn line_of<'a>(prefix: &str, key: &'a [u8]) -> Option<&'a [u8]> {
     key.get(..prefix.len() + slash + 1)
 }
 
-/// Whether this key shuts its line.
-pub(crate) fn shuts(key: &[u8]) -> bool {
-    key.ends_with(b"/+shut")
+/// Whether this key shuts its line: always, or only once the key is gone that is answered.
+pub(crate) fn shuts(line: &[u8], key: &[u8]) -> Option<Option<Vec<u8>>> {
+    let stands = key.strip_prefix(line)?;
+    if stands == SHUT.as_bytes() {
+        return Some(None);
+    }
+    let of = stands.strip_prefix(AFTER.as_bytes())?.split(|byte| *byte == b':').next()?;
+    Some(Some([line, of].concat()))
 }
 
 /// The key of a mark, or of all marks of a kind and name.

@@ -8,10 +8,10 @@ use leasehold_core::{
     fault,
 };
 
-use crate::client::{Done, Left, between, only, reads};
+use crate::client::{Done, Left, between, created_at, only, reads};
 use crate::fail::{Fail, Result};
-use crate::keys::{Keys, Own};
-use crate::proto::{KeyValue, RequestOp};
+use crate::keys::{Keys, Own, shuts};
+use crate::proto::{Compare, KeyValue, RequestOp};
 use crate::value::{Value, unwords, words};
 
 /// One key in the line.
@@ -30,6 +30,9 @@ pub(crate) struct Member {
 /// A name that is shut.
 #[derive(Debug, Clone)]
 pub(crate) struct Shut {
+    pub(crate) key: Vec<u8>,
+    /// The key that must be gone for it to count, if there is one.
+    pub(crate) after: Option<Vec<u8>>,
     pub(crate) lease: i64,
     lasting: Duration,
     by: Owner,
@@ -44,7 +47,10 @@ pub(crate) struct View {
     pub(crate) members: Vec<Member>,
     /// Whether the id that was asked for was granted, or has ended.
     pub(crate) spent: bool,
-    pub(crate) shut: Option<Shut>,
+    /// What shuts the name now.
+    pub(crate) shut: Vec<Shut>,
+    /// What will once a lease ends uncleanly.
+    pub(crate) after: Vec<Shut>,
 }
 
 /// The steps that read a view.
@@ -57,13 +63,15 @@ impl View {
     pub(crate) fn parse(keys: &Keys, done: &mut Done) -> Result<Self> {
         let line = done.read()?;
         let spent = !done.read()?.is_empty();
-        let shut = line.iter().find(|kv| kv.key == keys.shut).map(Shut::of);
+        let shuts = line.iter().filter_map(|kv| Some(Shut::of(kv, shuts(&keys.line, &kv.key)?)));
+        let stands = |key: &Vec<u8>| line.iter().any(|kv| kv.key == *key);
+        let (after, shut) = shuts.partition(|shut| shut.after.as_ref().is_some_and(stands));
         let mut members: Vec<_> =
             line.into_iter().filter(|kv| keys.is_member(&kv.key)).map(Member::of).collect();
         if fault!("etcd_passes_strangers") {
             members.retain(|member| member.value.is_some());
         }
-        Ok(Self { revision: done.revision, members, spent, shut })
+        Ok(Self { revision: done.revision, members, spent, shut, after })
     }
 
     /// Where the claim stands, if it does.
@@ -80,6 +88,22 @@ impl View {
             )
             .help("acquire it again: the next claim has another number")),
         }
+    }
+
+    /// Whether nothing shuts the name.
+    pub(crate) fn is_open(&self) -> bool {
+        self.shut.is_empty()
+    }
+
+    /// Those live still whose end would shut it.
+    pub(crate) fn lives(&self) -> impl Iterator<Item = Compare> {
+        let after = self.after.iter().filter_map(|shut| shut.after.as_ref());
+        let mut after: Vec<_> = after.collect();
+        after.dedup();
+        after.into_iter().filter_map(|key| {
+            let member = self.members.iter().find(|member| member.key == *key)?;
+            Some(created_at(key, member.created))
+        })
     }
 
     /// The shares of the first so many.
@@ -107,8 +131,13 @@ impl View {
             (&member.key, member.created, holds).hash(&mut hasher);
             member.value.as_ref().map(|value| (value.tenure, &value.note)).hash(&mut hasher);
         }
-        self.shut.as_ref().map(|shut| shut.lease).hash(&mut hasher);
+        self.shut.iter().for_each(|shut| (&shut.key, shut.lease).hash(&mut hasher));
         hasher.finish()
+    }
+
+    /// What shuts the name for the longest time.
+    pub(crate) fn closure(&self, left: impl Fn(i64) -> Option<Left>) -> Option<Closure> {
+        self.shut.iter().map(|shut| shut.closure(left(shut.lease))).max_by_key(|closure| closure.left)
     }
 
     /// The line as people look at it; of leases that are not asked for nothing is known.
@@ -122,7 +151,7 @@ impl View {
             name: name.clone(),
             holders,
             waiters,
-            closed: self.shut.as_ref().map(|shut| shut.closure(left(shut.lease))),
+            closed: self.closure(left),
             cursor: Watch::Any(self.version()).cursor(),
             server_time: None,
         }
@@ -205,7 +234,7 @@ impl Member {
 }
 
 impl Shut {
-    fn of(kv: &KeyValue) -> Self {
+    fn of(kv: &KeyValue, after: Option<Vec<u8>>) -> Self {
         let told = unwords(&kv.value).unwrap_or_default();
         let text = |at: usize| told.get(at).cloned().unwrap_or_default();
         let by = Owner {
@@ -216,7 +245,8 @@ impl Shut {
             tag: text(6),
         };
         let lasting = Duration::from_millis(text(1).parse().unwrap_or(0));
-        Self { lease: kv.lease, lasting, by, note: Note::parse(&text(7)).unwrap_or_default() }
+        let key = kv.key.clone();
+        Self { key, after, lease: kv.lease, lasting, by, note: Note::parse(&text(7)).unwrap_or_default() }
     }
 
     pub(crate) fn value(lasting: Duration, by: &Owner, note: &Note) -> Vec<u8> {
@@ -227,8 +257,14 @@ impl Shut {
 
     /// Leases are whole seconds, and no shorter than the cluster likes: it may last a little longer than it says.
     pub(crate) fn closure(&self, left: Option<Left>) -> Closure {
-        let passed = left.map_or(Duration::ZERO, Left::shown);
-        Closure { left: self.lasting.saturating_sub(passed), by: self.by.clone(), note: self.note.clone() }
+        let most = left.map_or(self.lasting, |left| Duration::from_secs(left.left + 1));
+        // One that counts from the end of a lease has lived longer before.
+        let passed = left.filter(|_| self.after.is_none()).map_or(Duration::ZERO, Left::shown);
+        Closure {
+            left: self.lasting.saturating_sub(passed).min(most),
+            by: self.by.clone(),
+            note: self.note.clone(),
+        }
     }
 }
 

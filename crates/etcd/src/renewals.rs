@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Op, Renew, Renewal, Result as StoreResult, Tenure, fault};
+use leasehold_core::{Aftermath, Op, PLACE_LIFE, Renew, Renewal, Result as StoreResult, Tenure, fault};
 
 use crate::claims::{PROOFS, remembered, unproved, writes_nothing};
 use crate::client::{Done, counts, created_at, only, puts, reads};
@@ -13,7 +13,7 @@ use crate::fail::{Fail, Result, What};
 use crate::holds::Granted;
 use crate::keys::Own;
 use crate::line::token;
-use crate::proto::TxnRequest;
+use crate::proto::{RequestOp, TxnRequest};
 use crate::store::{EtcdStore, Shared};
 use crate::value::Value;
 
@@ -61,6 +61,9 @@ impl EtcdStore {
         if known_short {
             // A key that is put again under another lease keeps its revision, and the old lease has no keys.
             link.revoke(own.place).await?;
+            if claim.aftermath != Aftermath::NONE {
+                link.revoke(own.after_place).await?;
+            }
             holds.note(claim.id, |hold| hold.place = false);
         }
         Ok(Some(ttl))
@@ -70,7 +73,11 @@ impl EtcdStore {
     async fn keep(&self, renew: &Renew, own: &Own, short: bool, value: &Value) -> Result<Option<Duration>> {
         let Renew { claim, .. } = renew;
         let Shared { link, holds, .. } = &*self.0;
+        let keys = self.keys(&claim.name);
         for _ in 0..PROOFS {
+            // What is left behind outlives the lease, whatever becomes of this.
+            let most = claim.ttl.max(PLACE_LIFE);
+            let after = self.leaves_later(claim, &keys, own, most).await?;
             let kept = if short {
                 // From now on it has a lease of its whole ttl.
                 holds.note(claim.id, |hold| hold.lease = true);
@@ -82,12 +89,12 @@ impl EtcdStore {
             if fault!("etcd_renewed_by_keep_alive") && !short {
                 return Ok(Some(kept.ttl));
             }
-            let done = self.owns(renew, own, value.to_bytes()).await?;
+            let done = self.owns(renew, own, value.to_bytes(), after.puts).await?;
             if !done.succeeded {
                 link.revoke(own.lease).await?;
                 return Ok(None);
             }
-            if counts(kept.term, done.term) {
+            if after.terms.into_iter().chain([kept.term]).all(|term| counts(term, done.term)) {
                 return Ok(Some(kept.ttl));
             }
         }
@@ -109,7 +116,7 @@ impl EtcdStore {
     }
 
     /// Whether the key of this very tenure stands; writes, since old versions may answer from the past what only reads.
-    async fn owns(&self, renew: &Renew, own: &Own, value: Vec<u8>) -> Result<Done> {
+    async fn owns(&self, renew: &Renew, own: &Own, value: Vec<u8>, after: Vec<RequestOp>) -> Result<Done> {
         let Shared { link, spent, clock, .. } = &*self.0;
         let Renew { claim, tenure } = renew;
         let compare = vec![created_at(&own.key, tenure.token.as_i64())];
@@ -118,8 +125,10 @@ impl EtcdStore {
             Err(fail) if fail.is_full() => None,
             Err(fail) => return Err(fail),
         };
-        let success =
-            mark.map(|mark| vec![puts(&own.key, value, own.lease), puts(&own.spent, Vec::new(), mark)]);
+        let success = mark.map(|mark| {
+            let puts = [puts(&own.key, value, own.lease), puts(&own.spent, Vec::new(), mark)];
+            puts.into_iter().chain(after).collect()
+        });
         let full = success.is_none();
         let success = success.unwrap_or_else(|| writes_nothing(own));
         let txn = TxnRequest { compare: compare.clone(), success, failure: vec![reads(only(&own.key))] };

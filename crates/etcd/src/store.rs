@@ -108,7 +108,7 @@ impl EtcdStore {
                         Some(Some(index)) => index,
                         Some(None) => return Ok(()),
                     };
-                    if view.shut.is_none() && admit(&view.shares(ahead), share) == Verdict::Admit {
+                    if view.is_open() && admit(&view.shares(ahead), share) == Verdict::Admit {
                         return Ok(());
                     }
                     wakes.expect(&keys.line, id, Turn::new(&view, own, ahead, share));
@@ -173,7 +173,7 @@ impl Store for EtcdStore {
             together: true,
             reshaping: false,
             succession: false,
-            aftermath: false,
+            aftermath: true,
             reach: Reach::Fleet,
             ttl: Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60),
         }
@@ -213,7 +213,7 @@ impl Store for EtcdStore {
         let view = self.look(&self.keys(name)).await.map_err(&fails)?;
         let (holders, waiters): (Vec<_>, Vec<_>) = view.holders().partition(|(_, holds)| *holds);
         let shown = holders.into_iter().chain(waiters.into_iter().take(SHOWN));
-        let leases = shown.map(|(member, _)| member.lease).chain(view.shut.as_ref().map(|shut| shut.lease));
+        let leases = shown.map(|(member, _)| member.lease).chain(view.shut.iter().map(|shut| shut.lease));
         let lefts = self.lefts(leases.collect()).await.map_err(&fails)?;
         Ok(view.snapshot(name, |lease| lefts.get(&lease).copied()))
     }

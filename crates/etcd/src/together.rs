@@ -8,11 +8,12 @@ use leasehold_core::{
     Watch, admit, fault,
 };
 
+use crate::after::still_open;
 use crate::claims::{Stating, remembered, stands};
 use crate::client::{Leased, absent, counts, created_at, none_since, puts};
 use crate::fail::{Fail, Result, What};
 use crate::line::{View, looks, token};
-use crate::proto::TxnRequest;
+use crate::proto::{Compare, TxnRequest};
 use crate::store::{EtcdStore, Shared};
 use crate::value::Value;
 use crate::wake::Turn;
@@ -60,11 +61,14 @@ impl EtcdStore {
         let success = ons.iter().flat_map(|on| looks(&on.keys, &on.own.spent)).collect();
         let read = self.0.link.txn(TxnRequest { success, ..TxnRequest::default() }).await;
         let mut done = read.map_err(&fails)?;
-        let mut stages = Vec::new();
+        let (mut stages, mut open) = (Vec::new(), Vec::new());
         for (index, on) in ons.iter().enumerate() {
             let view = View::parse(&on.keys, &mut done).map_err(&fails)?;
             match self.stage(on, &view).await.map_err(&fails)? {
-                Ok(Ok(stage)) => stages.push((stage, view.revision)),
+                Ok(Ok(stage)) => {
+                    open.push(still_open(&on.keys, &view));
+                    stages.push((stage, view.revision));
+                }
                 Ok(Err(state)) => {
                     let (watch, claim) = (Watch::Turn(on.claim.id), on.claim);
                     let ahead = view.members.len();
@@ -74,7 +78,7 @@ impl EtcdStore {
                 Err(overruled) => return Err(self.overrules(overruled, on.claim)),
             }
         }
-        self.write(&ons, &stages).await.map_err(&fails)
+        self.write(&ons, &stages, &open).await.map_err(&fails)
     }
 
     fn overrules(&self, overruled: Overruled, claim: &Claim) -> Error {
@@ -106,8 +110,7 @@ impl EtcdStore {
         if let Some(overruled) = view.disagrees(ahead, claim.share) {
             return Ok(Err(overruled));
         }
-        if let Some(shut) = &view.shut {
-            let closure = shut.closure(self.0.link.left(shut.lease).await?);
+        if let Some(closure) = self.closure(view).await? {
             return Ok(Ok(Err(State::Closed(closure))));
         }
         if admit(&view.shares(ahead), claim.share) != Verdict::Admit {
@@ -117,7 +120,12 @@ impl EtcdStore {
         Ok(Ok(Ok(stage)))
     }
 
-    async fn write(&self, ons: &[Stating<'_>], stages: &[(Stage, i64)]) -> Result<Option<Together>> {
+    async fn write(
+        &self,
+        ons: &[Stating<'_>],
+        stages: &[(Stage, i64)],
+        open: &[Vec<Compare>],
+    ) -> Result<Option<Together>> {
         let Shared { link, holds, spent, clock, .. } = &*self.0;
         let fresh = |stage: &Stage| !matches!(stage, Stage::Holds { .. });
         let grants = ons.iter().zip(stages).map(|(on, (stage, _))| async move {
@@ -131,7 +139,7 @@ impl EtcdStore {
         let longest = ons.iter().map(|on| on.claim.ttl).max().unwrap_or_default();
         let mark = spent.lease(link, clock, remembered(longest)).await?;
         let (mut compare, mut success) = (Vec::new(), Vec::new());
-        for (on, (stage, revision)) in ons.iter().zip(stages) {
+        for (((on, (stage, revision)), granted), open) in ons.iter().zip(stages).zip(&grants).zip(open) {
             let Stating { claim, keys, own, .. } = on;
             match stage {
                 Stage::Holds { created, .. } => {
@@ -139,15 +147,20 @@ impl EtcdStore {
                     continue;
                 }
                 Stage::Stands { created } => {
-                    compare.extend([created_at(&own.key, *created), absent(&keys.shut), absent(&own.spent)]);
+                    compare.extend([created_at(&own.key, *created), absent(&own.spent)]);
+                    compare.extend(open.clone());
                 }
                 // Neither a key of its own nor a closure was there, and neither has come since.
                 Stage::Free => {
                     compare.extend([absent(&own.spent), none_since(&keys.line, &keys.end, *revision)]);
+                    // The first of these is part of that.
+                    compare.extend(open.iter().skip(1).cloned());
                 }
             }
             let value = Value::waiting(claim).granted().to_bytes();
             success.extend([puts(&own.key, value, own.lease), puts(&own.spent, Vec::new(), mark)]);
+            let ttl = granted.map_or(claim.ttl, |leased: Leased| leased.ttl);
+            success.extend(self.leaves(claim, keys, own, own.lease, ttl).await?.puts);
         }
         let done = match link.txn(TxnRequest { compare, success, ..TxnRequest::default() }).await {
             Ok(done) => done,
@@ -161,6 +174,7 @@ impl EtcdStore {
             for (on, (stage, _)) in ons.iter().zip(stages) {
                 if fresh(stage) && !fault!("etcd_lease_stays") {
                     link.revoke(on.own.lease).await?;
+                    self.revoke_after(&on.own, on.claim.id).await?;
                 }
             }
             return Ok(None);

@@ -29,7 +29,8 @@ pub(crate) struct Turn {
     share: Share,
     /// Who must go first, or some of them.
     ahead: Vec<(Vec<u8>, Share)>,
-    shut: bool,
+    /// What shuts the name: always, or once this key is gone.
+    shut: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     ready: bool,
     /// Whether what was read may be older than what was heard.
     stale: bool,
@@ -39,29 +40,38 @@ pub(crate) struct Turn {
 impl Turn {
     pub(crate) fn new(view: &View, own: Option<Vec<u8>>, ahead: usize, share: Share) -> Self {
         let ahead = view.members.iter().take(ahead).map(|member| (member.key.clone(), member.share));
+        let after = view.after.iter().map(|shut| (shut.key.clone(), shut.after.clone()));
         Self {
             revision: view.revision,
             own,
             share,
             ahead: ahead.collect(),
-            shut: view.shut.is_some(),
+            shut: view.shut.iter().map(|shut| (shut.key.clone(), None)).chain(after).collect(),
             ready: false,
             stale: false,
             notify: Arc::new(Notify::new()),
         }
     }
 
-    fn hear(&mut self, event: &Heard) {
-        if shuts(&event.key) {
-            self.shut = !event.gone;
-        } else if event.gone {
-            if self.own.as_ref() == Some(&event.key) {
-                self.ready = true;
+    fn hear(&mut self, line: &[u8], event: &Heard) {
+        let Heard { key, revision: _, gone } = event;
+        match shuts(line, key) {
+            Some(_) if *gone => self.shut.retain(|(shut, _)| shut != key),
+            Some(after) if !self.shut.iter().any(|(shut, _)| shut == key) => {
+                self.shut.push((key.clone(), after));
             }
-            self.ahead.retain(|(key, _)| *key != event.key);
+            Some(_) => {}
+            None if *gone => {
+                self.ready |= self.own.as_ref() == Some(key);
+                self.ahead.retain(|(ahead, _)| ahead != key);
+                // What it left behind counts from now on.
+                let left = self.shut.iter_mut().filter(|(_, after)| after.as_ref() == Some(key));
+                left.for_each(|(_, after)| *after = None);
+            }
+            None => {}
         }
         // Nobody is woken before its turn, however many stand before it, and whoever of them goes.
-        if event.gone && !self.shut {
+        if *gone && self.shut.iter().all(|(_, after)| after.is_some()) {
             let ahead: Vec<Share> = self.ahead.iter().map(|(_, share)| *share).collect();
             self.ready |= admit(&ahead, self.share) == Verdict::Admit;
         }
@@ -149,7 +159,7 @@ impl Wakes {
                 continue;
             }
             if line_of(&self.prefix, &heard.key).is_some_and(|of| of == line) {
-                turn.hear(heard);
+                turn.hear(line, heard);
             }
         }
         waits.turns.entry(line.to_vec()).or_default().insert(id, turn);
@@ -218,7 +228,7 @@ impl Wakes {
             tell(line);
             for turn in turns.get_mut(line).into_iter().flat_map(HashMap::values_mut) {
                 if heard.revision > turn.revision {
-                    turn.hear(&heard);
+                    turn.hear(line, &heard);
                     if turn.ready {
                         turn.notify.notify_one();
                     }
@@ -281,7 +291,7 @@ mod tests {
             own: Some(b"lock/a/9".to_vec()),
             share,
             ahead: ahead.iter().map(|key| (key.as_bytes().to_vec(), share)).collect(),
-            shut: false,
+            shut: Vec::new(),
             ready: false,
             stale: false,
             notify: Arc::new(Notify::new()),

@@ -197,6 +197,19 @@ async fn names_that_start_alike_are_locks_of_their_own() {
 }
 
 #[tokio::test]
+async fn a_closure_keeps_out_whoever_knows_the_line_only() {
+    let Some(server) = start(Etcd::default()) else { return };
+    let store = open(&url(&server));
+    let held = claim("job");
+    granted(&store, &held).await;
+    let leave = Leave::Closed { lasting: Duration::from_secs(30), note: Note::NONE };
+    store.release(&held.name, held.id, leave).await.unwrap();
+    // The mutexes of other clients wait for every key before theirs.
+    assert!(keys(&server, "lock/job/", "lock/job0").contains(&base64("lock/job/+shut")));
+    assert!(matches!(store.claim(&claim("job")).await.unwrap().state, State::Closed(_)));
+}
+
+#[tokio::test]
 async fn what_is_given_up_leaves_no_key_and_no_lease() {
     let Some(server) = start(Etcd::default()) else { return };
     let store = open(&url(&server));
@@ -206,7 +219,9 @@ async fn what_is_given_up_leaves_no_key_and_no_lease() {
     // That which remembers spent ids, and nothing else.
     let few = leases(&server).len();
     for round in 0..3 {
-        let (held, waiting, tried) = (claim("job"), claim("job"), claim("job"));
+        let hour = Duration::from_secs(3600);
+        let aftermath = leasehold_core::Aftermath { delay: hour, at_least: hour };
+        let (held, waiting, tried) = (Claim { aftermath, ..claim("job") }, claim("job"), claim("job"));
         let token = granted(&store, &held).await;
         waits(&store, &waiting).await;
         waits(&store, &Claim { turn: Turn::Now, ..tried }).await;

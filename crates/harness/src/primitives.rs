@@ -28,7 +28,7 @@ pub use record::{Event, Recorder, Records, Told};
 pub use scene::{ByUrl, FarWithFaults, Host, Scene, Site, WithFaults};
 pub use sites::{
     cluster, etcd, etcd_with_faults, memory_with_faults, quorum, quorum_with_faults, redis,
-    redis_with_faults, sqlite,
+    redis_with_faults, sqlite, zookeeper, zookeeper_with_faults,
 };
 pub use suite::{Traffic, check, one, prove, prove_from};
 pub use wgl::{NEVER, Operation, Stamp, Verdict, search};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use leasehold::{Clock, Error, LeaseTicket, Leasehold, OnceOutcome, Queueing};
 use leasehold_harness::servers::NoServer;
 use leasehold_harness::servers::cluster::{Cluster, Shape};
+use leasehold_harness::servers::etcd::{Etcd, url as etcd_url};
 use leasehold_harness::servers::nodes::Nodes;
 use leasehold_harness::servers::redis::{Redis, socket_url};
 
@@ -46,6 +47,17 @@ fn redis() -> Option<Place> {
     }
 }
 
+fn etcd() -> Option<Place> {
+    match Etcd::default().start() {
+        Ok(server) => Some(Place { url: etcd_url(&server), _kept: Box::new(server) }),
+        Err(NoServer::Missing(tool)) => {
+            eprintln!("skipped: there is no {tool} here");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Names as these tests choose them are in several slots.
 fn cluster() -> Option<Place> {
     match Cluster::start(&Shape { replicas: 0, ..Shape::default() }) {
@@ -76,7 +88,7 @@ fn every_store() -> impl Iterator<Item = Place> {
 
 /// Those that keep a line, shares and marks: a quorum says that it does not.
 fn every_single_store() -> impl Iterator<Item = Place> {
-    [Some(sqlite()), redis(), cluster()].into_iter().flatten()
+    [Some(sqlite()), redis(), cluster(), etcd()].into_iter().flatten()
 }
 
 /// Waits until it is so, for at most 20 ttl.
@@ -142,6 +154,9 @@ async fn one_leads_after_the_other_and_whoever_watches_knows() {
 async fn a_lease_goes_to_another_owner_and_is_never_free() {
     for place in every_single_store() {
         let (giver, taker) = place.two().await;
+        if !giver.capabilities().succession {
+            continue;
+        }
         let lease = giver.lock("moving").ttl(TTL).note("to the other").acquire().await.unwrap();
         let old = lease.token();
         let given = lease.hand_over().await.unwrap();
@@ -162,6 +177,17 @@ async fn a_lease_goes_to_another_owner_and_is_never_free() {
 async fn a_reader_becomes_the_writer_when_the_others_are_gone() {
     for place in every_single_store() {
         let (one, two) = place.two().await;
+        if !one.capabilities().reshaping {
+            // It says so before anything is changed.
+            let mut writer = one.rwlock("book").write().ttl(TTL).acquire().await.unwrap();
+            assert!(matches!(writer.downgrade().await, Err(Error::Unsupported(_))), "{}", place.url);
+            assert!(
+                two.rwlock("book").read().try_acquire().await.unwrap().is_none(),
+                "it is the writer still"
+            );
+            writer.release().await.unwrap();
+            continue;
+        }
         let reader = two.rwlock("book").read().ttl(TTL).acquire().await.unwrap();
         let mut writer = one.rwlock("book").upgradeable().ttl(TTL).acquire().await.unwrap();
         assert!(writer.try_upgrade().await.unwrap().is_none(), "somebody reads: {}", place.url);
@@ -199,6 +225,9 @@ async fn a_reader_becomes_the_writer_when_the_others_are_gone() {
 async fn a_name_stays_shut_for_at_least_as_long_as_it_was_to() {
     for place in every_store() {
         let (one, two) = place.two().await;
+        if !one.capabilities().aftermath {
+            continue;
+        }
         let least = TTL * 2;
         let start = one.clock().now();
         one.lock("task").ttl(TTL).at_least(least).acquire().await.unwrap().release().await.unwrap();

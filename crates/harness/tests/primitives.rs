@@ -4,7 +4,7 @@
 
 use leasehold_harness::primitives::{
     Site, cluster, etcd, etcd_with_faults, memory_with_faults, prove, quorum, quorum_with_faults, redis,
-    redis_with_faults, sqlite,
+    redis_with_faults, sqlite, zookeeper, zookeeper_with_faults,
 };
 use leasehold_harness::servers::NoServer;
 
@@ -63,4 +63,14 @@ fn etcd_is_linearizable() {
 #[test]
 fn etcd_with_faults_is_linearizable() {
     linearizable(etcd_with_faults(), 40, true);
+}
+
+#[test]
+fn zookeeper_is_linearizable() {
+    linearizable(zookeeper(), 40, false);
+}
+
+#[test]
+fn zookeeper_with_faults_is_linearizable() {
+    linearizable(zookeeper_with_faults(), 40, true);
 }

@@ -57,6 +57,11 @@ pub(crate) fn open(url: &StoreUrl, clock: Clock, detached: bool) -> Result<Opene
             let store = leasehold_etcd::EtcdStore::open_with(url, clock)?;
             Ok(Opened { store: Arc::new(store), created: None })
         }
+        #[cfg(feature = "zookeeper")]
+        Scheme::Zookeeper | Scheme::Zookeepers => {
+            let store = leasehold_zookeeper::ZooKeeperStore::open_with(url, clock)?;
+            Ok(Opened { store: Arc::new(store), created: None })
+        }
         other => Err(ConfigError::new(format!("this build has no store for {}: URLs", other.as_str()))
             .code(Code::URL)
             .help(format!("it has: {}", built_in().join(" ")))
@@ -73,5 +78,7 @@ pub(crate) fn built_in() -> Vec<&'static str> {
         &[]
     };
     let etcd = cfg!(feature = "etcd").then_some("etcd:");
-    sqlite.into_iter().chain(redis.iter().copied()).chain(etcd).chain(["memory:"]).collect()
+    let zookeeper = cfg!(feature = "zookeeper").then_some("zookeeper:");
+    let all = sqlite.into_iter().chain(redis.iter().copied()).chain(etcd).chain(zookeeper);
+    all.chain(["memory:"]).collect()
 }

@@ -93,6 +93,11 @@ pub(crate) async fn shrink(engine: Rc<Engine>, hold: Arc<Hold>, reply: oneshot::
         let change = Change::of(&engine, &hold);
         change.begin().await;
         match hold.shape.less() {
+            // It must not count as a reader here, and be the writer there.
+            Some(less) if less != hold.shape.share() && !engine.store.capabilities().reshaping => {
+                let cannot = Unsupported::new("downgrades: give it back, and acquire it for reading");
+                drop(reply.send(Err(cannot.into())));
+            }
             Some(less) => {
                 if less != hold.shape.share() {
                     hold.shape.unsettled.store(true, Ordering::SeqCst);

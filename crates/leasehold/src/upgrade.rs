@@ -126,8 +126,9 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] when it is neither a reader nor a writer, [`Error::Lost`] when it has ended, and a store that
-    /// has been silent for longer than the client's timeout; it is asked again in the background until the lease ends.
+    /// [`Error::Config`] when it is neither a reader nor a writer, [`Error::Unsupported`] where leases of the store
+    /// never change their share, [`Error::Lost`] when it has ended, and a store that has been silent for longer than
+    /// the client's timeout; it is asked again in the background until the lease ends.
     ///
     /// # Cancel safety
     ///

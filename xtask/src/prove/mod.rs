@@ -84,6 +84,11 @@ const PARTS: &[Part] = &[
         run: harness::faults_etcd,
     },
     Part {
+        name: "faults-zookeeper",
+        about: "Members of ZooKeeper are killed, stopped and cut off, sessions end, replies are eaten, a minute each",
+        run: harness::faults_zookeeper,
+    },
+    Part {
         name: "quorum",
         about: "16 clients fight for the locks of five Redis, which are killed, stopped and cut off, for 10 minutes",
         run: harness::quorum,

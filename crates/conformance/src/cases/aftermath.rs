@@ -264,6 +264,9 @@ async fn c19_readers_who_live_go_on(bench: &Bench) -> Check {
     bench.pass(dies.ttl / 2).await;
     bench.one.kept(&lives, token).await?;
     bench.pass(dies.ttl / 2 + dies.ttl / 10).await;
+    // In real time a store may be a little late to notice.
+    let gone = || async { Ok((bench.two.inspect(&name).await?.holders.len() == 1).then_some(())) };
+    bench.in_time("the end of a lease that nobody renews", dies.ttl, gone).await?;
     bench.one.kept(&lives, token).await?;
     bench.two.shut(&Claim { share: Share::SHARED, ..bench.attempt(&name) }).await?;
     bench.one.give_back(&lives).await

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Claim, LockName, Note, PLACE_LIFE, Renewal, Tenure};
+use leasehold_core::{Claim, Expiry, LockName, Note, PLACE_LIFE, Renewal, Tenure};
 
 use crate::bench::{Bench, name};
 use crate::client::renewal;
@@ -67,7 +67,9 @@ async fn c15_holders_and_waiters_are_shown_as_they_are(bench: &Bench) -> Check {
     }
     ensure!(shown.token == Some(token) && waits.token.is_none(), "{snapshot:?}");
     ensure!((shown.tenure, waits.tenure) == (1, 0), "the first tenure, and none: {snapshot:?}");
-    ensure!(shown.left <= holder.ttl && waits.left <= PLACE_LIFE, "{snapshot:?}");
+    // A place that lives with a session lives as long as that.
+    let place = if bench.offer.capabilities.expiry == Expiry::Session { waiter.ttl } else { PLACE_LIFE };
+    ensure!(shown.left <= holder.ttl && waits.left <= place, "{snapshot:?}");
     Ok(())
 }
 

@@ -28,6 +28,7 @@ async fn main() -> Result<(), Trouble> {
     let Arguments { processes, seconds, hold_us, seed } = Arguments::parse();
     let folder = tempfile::tempdir()?;
     let plan = Fight {
+        store: None,
         contender: leasehold_harness::beside("contender")?,
         processes,
         lasting: Duration::from_secs(seconds),
@@ -35,6 +36,7 @@ async fn main() -> Result<(), Trouble> {
         hold: Duration::from_micros(hold_us),
         fair: true,
         disturbed: false,
+        calm: Duration::from_millis(500),
         seed,
     };
     let fought = fight(&plan, folder.path()).await?;

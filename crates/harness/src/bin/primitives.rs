@@ -4,7 +4,7 @@ use clap::Parser;
 use leasehold_conformance::Check;
 use leasehold_harness::primitives::{
     NAMES, Site, cluster, etcd, etcd_with_faults, memory_with_faults, prove_from, quorum, quorum_with_faults,
-    redis, redis_with_faults, sqlite,
+    redis, redis_with_faults, sqlite, zookeeper, zookeeper_with_faults,
 };
 
 /// Random programs against every primitive; each history must be linearizable.
@@ -25,14 +25,24 @@ struct Arguments {
     /// How many on an etcd, and again as many with faults.
     #[arg(long, default_value_t = 300)]
     etcd: u64,
+    /// How many on a ZooKeeper, and again as many with faults.
+    #[arg(long, default_value_t = 300)]
+    zookeeper: u64,
     /// The seed of the first run; each run takes the next.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 fn main() -> Check {
-    let Arguments { memory, sqlite: on_sqlite, redis: on_redis, quorum: on_quorum, etcd: on_etcd, seed } =
-        Arguments::parse();
+    let Arguments {
+        memory,
+        sqlite: on_sqlite,
+        redis: on_redis,
+        quorum: on_quorum,
+        etcd: on_etcd,
+        zookeeper: on_zookeeper,
+        seed,
+    } = Arguments::parse();
     say(&memory_with_faults(), seed, memory, true)?;
     say(&sqlite(), seed, on_sqlite, false)?;
     if on_redis > 0 {
@@ -47,6 +57,10 @@ fn main() -> Check {
     if on_etcd > 0 {
         say(&etcd()?, seed, on_etcd, false)?;
         say(&etcd_with_faults()?, seed, on_etcd, true)?;
+    }
+    if on_zookeeper > 0 {
+        say(&zookeeper()?, seed, on_zookeeper, false)?;
+        say(&zookeeper_with_faults()?, seed, on_zookeeper, true)?;
     }
     Ok(())
 }

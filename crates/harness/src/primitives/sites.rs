@@ -7,12 +7,14 @@ use leasehold::{Clock, MemoryStore, Quorum, Store};
 use leasehold_conformance::{Chaos, Odds};
 use leasehold_etcd::EtcdStore;
 use leasehold_redis::{RedisNodes, RedisStore};
+use leasehold_zookeeper::ZooKeeperStore;
 
 use super::scene::{ByUrl, FarWithFaults, Site, WithFaults};
 use crate::servers::cluster::{Cluster, Shape};
 use crate::servers::etcd::{Etcd, url as etcd_url};
 use crate::servers::nodes::Nodes;
 use crate::servers::redis::{Redis, socket_url};
+use crate::servers::zookeeper::{ZooKeeper, url as zookeeper_url};
 use crate::servers::{NoServer, Server};
 
 /// How many runs at a time share a server: they hardly ever do anything but wait.
@@ -72,6 +74,9 @@ pub fn redis_with_faults() -> Result<impl Site, NoServer> {
 /// No lease of an etcd is shorter.
 const ETCD_TTL: Duration = Duration::from_secs(2);
 
+/// No session of a ZooKeeper for tests is much shorter.
+const ZOOKEEPER_TTL: Duration = Duration::from_secs(2);
+
 /// One etcd, in which each run has a prefix of its own.
 ///
 /// # Errors
@@ -95,6 +100,31 @@ pub fn etcd_with_faults() -> Result<impl Site, NoServer> {
         Ok(Arc::new(EtcdStore::open_with(&url, clock)?) as Arc<dyn Store>)
     };
     Ok(FarWithFaults::new("etcd with faults", open, AT_ONCE).ttl(ETCD_TTL))
+}
+
+/// One ZooKeeper, in which each run has a node of its own.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn zookeeper() -> Result<impl Site, NoServer> {
+    let server = ZooKeeper::default().start()?;
+    let url = move |seed| Ok((format!("{}/run{seed}", zookeeper_url(&server)), ()));
+    Ok(ByUrl::new("zookeeper", url, AT_ONCE).ttl(ZOOKEEPER_TTL))
+}
+
+/// One ZooKeeper with faults.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn zookeeper_with_faults() -> Result<impl Site, NoServer> {
+    let server = ZooKeeper::default().start()?;
+    let open = move |seed, clock: Clock| {
+        let url = format!("{}/run{seed}", zookeeper_url(&server)).parse()?;
+        Ok(Arc::new(ZooKeeperStore::open_with(&url, clock)?) as Arc<dyn Store>)
+    };
+    Ok(FarWithFaults::new("zookeeper with faults", open, AT_ONCE).ttl(ZOOKEEPER_TTL))
 }
 
 /// Leases of a quorum: a tenth of one is what a node has to answer.
