@@ -334,6 +334,7 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "a_claim_that_comes_after_its_release_is_never_granted",
     ),
     ("etcd_passes_strangers", "leasehold-harness", "foreign", "etcdctl_lock_and_we_exclude_each_other"),
+    ("zookeeper_passes_strangers", "leasehold-harness", "foreign", "kazoo_and_we_exclude_each_other"),
     (
         "zookeeper_adopts_any",
         "leasehold-zookeeper",

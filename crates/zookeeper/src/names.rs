@@ -119,8 +119,10 @@ fn entry(
 ) -> Result<Entry> {
     let since = |then: i64| now.map_or(0, |now| u64::try_from(now.saturating_sub(then)).unwrap_or(0));
     let age = Duration::from_millis(stat.map_or(0, |stat| since(stat.ctime)));
+    let ours = value.is_some();
+    // Another client has told us of no token, and whoever reads entries knows strangers by that.
     let token = match stat {
-        Some(stat) if holds => Some(token(stat.czxid)?),
+        Some(stat) if holds && ours => Some(token(stat.czxid)?),
         _ => None,
     };
     let (number, session) = (member.number, stat.map_or(0, |stat| stat.ephemeral_owner));
@@ -128,18 +130,18 @@ fn entry(
     id[..8].copy_from_slice(&session.to_be_bytes());
     id[8..12].copy_from_slice(&number.to_be_bytes());
     let stranger = Value {
-        tenure: u32::from(holds),
+        tenure: 0,
         // A node that no session carries stays until somebody takes it away.
         ttl: if stat.is_some_and(|stat| stat.ephemeral_owner == 0) { Duration::MAX } else { Duration::ZERO },
         note: Note::NONE,
         owner: Owner {
-            host: "?".to_owned(),
-            user: "?".to_owned(),
-            program: format!("another client of ZooKeeper, session {session:#x}"),
-            ..Owner::default()
+            host: "another client".to_owned(),
+            user: "unknown".to_owned(),
+            pid: 0,
+            program: "foreign".to_owned(),
+            tag: format!("session {session:#x}"),
         },
     };
-    let ours = value.is_some();
     let Value { tenure, ttl, note, owner } = value.unwrap_or(stranger);
     Ok(Entry {
         id: member.id().filter(|_| ours).unwrap_or(ClaimId::from_bytes(id)),
