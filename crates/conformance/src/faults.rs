@@ -333,6 +333,8 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "trouble",
         "a_claim_that_comes_after_its_release_is_never_granted",
     ),
+    ("etcd_passes_strangers", "leasehold-harness", "foreign", "etcdctl_lock_and_we_exclude_each_other"),
+    ("zookeeper_passes_strangers", "leasehold-harness", "foreign", "kazoo_and_we_exclude_each_other"),
     (
         "zookeeper_adopts_any",
         "leasehold-zookeeper",
@@ -376,7 +378,6 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "lib",
         "touches::tests::a_write_proves_what_was_answered_half_a_tick_before_it",
     ),
-    ("etcd_passes_strangers", "leasehold-harness", "foreign", "etcdctl_lock_and_we_exclude_each_other"),
     ("guard_ignores_deadline", "leasehold-cli", "command", "guard::check_09_a_frozen_run_is_a_dead_holder"),
     (
         "guard_ignores_end_of_run",

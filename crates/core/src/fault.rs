@@ -98,6 +98,8 @@ pub const PLANTED: &[Planted] = planted! {
     "sentinel_hears_old_master": "what an old master answers counts no more, and is not waited for",
     "sentinel_trusts_role": "a server that is no master is not asked, whoever names it",
     "sentinel_believes_the_past": "a sentinel that slept through a failover is not believed",
+    "session_claim_left_to_itself": "what a session carries is given back, however long the store was away",
+    "zookeeper_passes_strangers": "other recipes of the same line exclude us as we do them",
     "zookeeper_adopts_any": "a place that another session left is never taken over",
     "zookeeper_no_tombstone": "a claim overtaken by its own release is never granted, whoever released it",
     "zookeeper_nothing_lapses": "what nobody asks for any more ends although the session lives on",

@@ -120,6 +120,21 @@ async fn the_five_lines_of_the_tutorials_and_we_exclude_each_other() {
 }
 
 #[tokio::test]
+async fn kazoo_and_we_exclude_each_other() {
+    shares_on("kazoo", Ground::ZooKeeper).await;
+}
+
+#[tokio::test]
+async fn curator_and_we_exclude_each_other() {
+    shares_on("curator", Ground::ZooKeeper).await;
+}
+
+#[tokio::test]
+async fn the_recipe_of_zookeeper_client_and_we_exclude_each_other() {
+    shares_on("zookeeper-client", Ground::ZooKeeper).await;
+}
+
+#[tokio::test]
 async fn etcdctl_lock_and_we_exclude_each_other() {
     shares_on("etcdctl-lock", Ground::Etcd).await;
 }

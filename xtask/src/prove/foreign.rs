@@ -8,7 +8,7 @@ use crate::servers::Tools;
 
 const SECONDS: u64 = 30;
 /// One server of each kind, and five that are one store.
-const GROUNDS: &[&str] = &["redis", "quorum", "etcd", "etcd-3.5"];
+const GROUNDS: &[&str] = &["redis", "quorum", "zookeeper", "etcd", "etcd-3.5"];
 
 pub(super) fn run(proof: &mut Proof) -> Result<bool> {
     let tools = Tools::provide(proof.root(), &proof.workspace.target_directory);

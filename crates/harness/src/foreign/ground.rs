@@ -110,7 +110,7 @@ impl Servers {
     pub(super) fn key(&self) -> String {
         match self {
             Self::Redis(_) => format!("lock:{NAME}"),
-            Self::ZooKeeper(_) => format!("/lock/{NAME}"),
+            Self::ZooKeeper(_) => format!("/leasehold/{NAME}"),
             Self::Etcd(_) => format!("lock/{NAME}"),
         }
     }
