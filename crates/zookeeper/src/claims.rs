@@ -39,7 +39,10 @@ impl ZooKeeperStore {
         self.watch_over();
         for _ in 0..ROUNDS {
             self.0.holds.refresh(claim.id, self.0.clock.now());
-            if self.0.holds.is_lapsing(claim.id) {
+            if let Some(granted) = self.0.holds.lapsing(claim.id) {
+                if granted.is_some() {
+                    return Ok(Ok(stands(State::Spent, Watch::Turn(claim.id))));
+                }
                 return Err(Fail::new(
                     StoreErrorKind::Unavailable,
                     "its place has lapsed, and is taken away",
