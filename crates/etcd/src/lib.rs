@@ -24,7 +24,7 @@
 //!   `doctor` says so; what is written to must check the token.
 //! - Leases are whole seconds, and no shorter than the cluster likes: 2 s as etcd comes. After a change of leader each
 //!   counts anew.
-//! - Leases change no share, go to no other owner, and leave no name shut after an unclean end.
+//! - Leases change no share, and go to no other owner.
 //! - It tells no time, so that a claim that comes late is known by its spent id only.
 //! - At most 64 names are one step. Of holders that are other clients neither host nor process is known.
 #![cfg_attr(docsrs, feature(doc_cfg))]
