@@ -39,14 +39,13 @@ impl ZooKeeperStore {
         self.watch_over();
         for _ in 0..ROUNDS {
             self.0.holds.refresh(claim.id, self.0.clock.now());
-            if let Some(granted) = self.0.holds.lapsing(claim.id) {
-                if granted.is_some() {
-                    return Ok(Ok(stands(State::Spent, Watch::Turn(claim.id))));
+            match self.0.holds.lapsing(claim.id) {
+                None => {}
+                Some(Some(_)) => return Ok(Ok(stands(State::Spent, Watch::Turn(claim.id)))),
+                Some(None) => {
+                    let message = "its place has lapsed, and is taken away";
+                    return Err(Fail::new(StoreErrorKind::Unavailable, message));
                 }
-                return Err(Fail::new(
-                    StoreErrorKind::Unavailable,
-                    "its place has lapsed, and is taken away",
-                ));
             }
             if self.0.holds.has_ended(claim.id) {
                 return Ok(Ok(stands(State::Spent, Watch::Turn(claim.id))));
