@@ -29,6 +29,8 @@ const SENTINEL_PORT: u16 = 26379;
 const REDIS_PREFIX: &str = "lock:";
 /// Where an etcd is, if the URL does not say.
 const ETCD_PORT: u16 = 2379;
+/// And under what its locks are then.
+const ETCD_PREFIX: &str = "lock";
 /// More `run`s inside each other than make sense.
 const MOST_LINKS: usize = 16;
 
@@ -123,7 +125,8 @@ fn place_of(url: &StoreUrl) -> Option<String> {
             let mut all: Vec<_> =
                 hosts.iter().map(|at| format!("{}:{}", at.host, at.port.unwrap_or(ETCD_PORT))).collect();
             all.sort_unstable();
-            return Some(format!("etcd:{}/{}", all.join(","), path.trim_end_matches('/')));
+            let prefix = Some(path.trim_end_matches('/')).filter(|path| !path.is_empty());
+            return Some(format!("etcd:{}/{}", all.join(","), prefix.unwrap_or(ETCD_PREFIX)));
         }
         Scheme::Redis
         | Scheme::Rediss
@@ -218,6 +221,7 @@ mod tests {
         let etcd = place("etcd://a,b,c:2379/app");
         assert_eq!(place("etcds://c,b,a/app/?ca=/x"), etcd);
         assert!(etcd.is_some() && place("etcd://a,b,c") != etcd);
+        assert_eq!(place("etcd://a/lock?timeout=2s"), place("etcd://a"));
         let quorum = place("redlock+redis://a,b,c?node_timeout=1s");
         assert_eq!(place("redlock+rediss://c:6379,a,b/0"), quorum);
         assert!(quorum.is_some() && place("redlock+redis://a,b,d") != quorum);

@@ -7,7 +7,7 @@ use super::Proof;
 use crate::Result;
 
 /// On which stores.
-const TARGETS: [&str; 2] = ["command", "command_redis"];
+const TARGETS: [&str; 3] = ["command", "command_redis", "command_etcd"];
 /// Right before 50 system calls of each victim; and at 100 moments of each, chosen by time. Clocks that differ, as much as
 /// they may.
 const TESTS: [&str; 3] = [

@@ -12,6 +12,7 @@ struct Check {
     everywhere: &'static [&'static str],
     sqlite: &'static [&'static str],
     redis: &'static [&'static str],
+    etcd: &'static [&'static str],
 }
 
 const CHECKS: &[Check] = &[
@@ -24,6 +25,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 2,
@@ -35,6 +37,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 3,
@@ -46,6 +49,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 4,
@@ -53,6 +57,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["freeze::check_04_a_closed_terminal_hangs_up_on_the_command_and_frees_the_lock"],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 5,
@@ -63,6 +68,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 6,
@@ -70,6 +76,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["signals::check_06_term_lets_the_command_clean_up_and_then_frees_the_lock"],
         sqlite: &[],
         redis: &["network::check_06_what_cannot_be_given_back_does_not_keep_run_for_ever"],
+        etcd: &[],
     },
     Check {
         number: 7,
@@ -77,6 +84,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["signals::check_07_every_signal_is_passed_on_once"],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 8,
@@ -89,6 +97,9 @@ const CHECKS: &[Check] = &[
         redis: &[
             "orphans::check_08_with_run_and_guard_killed_nobody_enters_before_the_ttl_and_then_under_a_higher_token",
         ],
+        etcd: &[
+            "orphans::check_08_with_run_and_guard_killed_nobody_enters_before_the_ttl_and_then_under_a_higher_token",
+        ],
     },
     Check {
         number: 9,
@@ -96,6 +107,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["guard::check_09_a_frozen_run_is_a_dead_holder"],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 10,
@@ -107,6 +119,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 11,
@@ -117,6 +130,7 @@ const CHECKS: &[Check] = &[
             "network::check_11_a_server_that_is_killed_is_a_store_that_is_gone",
             "network::check_11_a_server_that_refuses_to_renew_is_a_store_that_is_gone",
         ],
+        etcd: &["network::check_11_a_server_that_is_killed_is_a_store_that_is_gone"],
     },
     Check {
         number: 12,
@@ -127,6 +141,7 @@ const CHECKS: &[Check] = &[
             "network::check_12_a_connection_that_is_silent_for_good_is_replaced_in_time",
             "network::check_12_a_network_that_swallows_all_without_a_reset_is_as_a_store_that_is_gone",
         ],
+        etcd: &["network::check_12_a_network_that_swallows_all_without_a_reset_is_as_a_store_that_is_gone"],
     },
     Check {
         number: 13,
@@ -139,6 +154,7 @@ const CHECKS: &[Check] = &[
         redis: &[
             "network::check_13_a_server_that_comes_back_without_its_data_has_no_lease_and_the_command_is_told_at_once",
         ],
+        etcd: &[],
     },
     Check {
         number: 14,
@@ -159,6 +175,7 @@ const CHECKS: &[Check] = &[
             "trouble::check_14_rights_that_are_missing_are_told",
             "trouble::check_14_what_is_no_redis_is_told_within_the_timeout",
         ],
+        etcd: &["network::check_14_a_network_that_swallows_all_is_told_within_the_timeout"],
     },
     Check {
         number: 15,
@@ -166,6 +183,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["signals::check_15_signals_end_a_wait_at_once_and_leave_no_place_behind"],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 16,
@@ -175,6 +193,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 17,
@@ -186,6 +205,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 18,
@@ -197,6 +217,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 19,
@@ -208,6 +229,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 20,
@@ -215,6 +237,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["once::check_20_a_command_that_failed_is_not_done_and_the_next_host_runs_it"],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 21,
@@ -222,6 +245,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["guard::check_21_a_command_that_takes_too_long_is_stopped_with_all_its_tree"],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 22,
@@ -229,6 +253,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["overdue::check_22_one_message_per_host_and_hour_and_none_before_the_limit"],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 23,
@@ -240,6 +265,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 24,
@@ -247,6 +273,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["breaking::check_24_with_an_old_token_nothing_happens"],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
     Check {
         number: 25,
@@ -254,6 +281,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["looking::check_25_every_code_and_topic_is_explained"],
         sqlite: &[],
         redis: &[],
+        etcd: &[],
     },
 ];
 
@@ -270,6 +298,12 @@ const ALONE: &[(&str, &str)] = &[
     ("orphans", "what is left of the promise where `anchored` cannot be kept"),
     ("secrets", "a file has no password"),
     ("trouble", "a file has no login, no rights, no replicas and no TLS"),
+];
+
+/// Whole files that are there for one server and not for the other, and why.
+const ONE_SERVER: &[(&str, &str)] = &[
+    ("secrets", "logins, and files with certificates, are tested where the store of etcd is"),
+    ("trouble", "no space, no rights, keys that are something else: tested where the store of etcd is"),
 ];
 
 /// The tests of this very program.
@@ -291,9 +325,14 @@ fn each_check_has_its_tests_on_this_store() {
     let there = tests();
     let mut told = BTreeSet::new();
     for (row, check) in (1..).zip(CHECKS) {
-        let Check { number: own, what, everywhere, sqlite, redis } = check;
+        let Check { number: own, what, everywhere, sqlite, redis, etcd } = check;
         assert_eq!(*own, row, "{what}");
-        let here = if store::NAME == "sqlite" { sqlite } else { redis };
+        let here = match store::NAME {
+            "sqlite" => sqlite,
+            "redis" => redis,
+            "etcd" => etcd,
+            other => panic!("the table knows no {other}"),
+        };
         assert!(!everywhere.is_empty() || !here.is_empty(), "{own}: {what} has no test on {}", store::NAME);
         for test in everywhere.iter().chain(*here) {
             assert!(there.contains(*test), "{own}: {what} There is no test {test} on {}", store::NAME);
@@ -307,12 +346,16 @@ fn each_check_has_its_tests_on_this_store() {
 }
 
 #[test]
-fn what_one_store_has_and_the_other_has_not_is_said() {
+fn what_one_store_has_and_another_has_not_is_said() {
     fn modules(text: &str) -> BTreeSet<&str> {
         text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';')).collect()
     }
     let sqlite = modules(include_str!("main.rs"));
     let redis = modules(include_str!("../command_redis/main.rs"));
+    let etcd = modules(include_str!("../command_etcd/main.rs"));
+    let one_server: BTreeSet<&str> = redis.symmetric_difference(&etcd).copied().collect();
+    assert_eq!(one_server, ONE_SERVER.iter().map(|(module, _)| *module).collect());
+    assert!(ONE_SERVER.iter().all(|(_, why)| why.len() > 20));
     let alone: BTreeSet<&str> = sqlite.symmetric_difference(&redis).copied().collect();
     assert_eq!(alone, ALONE.iter().map(|(module, _)| *module).collect());
     assert!(ALONE.iter().all(|(_, why)| why.len() > 20));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::stage::{Place, code, stderr, until};
+use crate::store::AGES_ARE_TOLD_TO;
 
 #[test]
 fn check_22_one_message_per_host_and_hour_and_none_before_the_limit() {
@@ -15,7 +16,7 @@ fn check_22_one_message_per_host_and_hour_and_none_before_the_limit() {
     assert_eq!(run("demo", "1h", "exit 0"), (0, String::new()));
     let _holder = place.start(&["--ttl", "60s"], "sleep 60");
     assert_eq!(run("demo", "1h", "true"), (0, String::new()), "long before the limit");
-    std::thread::sleep(Duration::from_millis(20));
+    std::thread::sleep(Duration::from_millis(20) + AGES_ARE_TOLD_TO);
     let mut told = Vec::new();
     for _ in 0..4 {
         let (code, text) = run("demo", "10ms", "true");

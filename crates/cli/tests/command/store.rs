@@ -17,6 +17,8 @@ pub(crate) const SOON_FREE: &[&str] = &[];
 pub(crate) const IS_ANCHORED: bool = true;
 /// Clocks that differ are tried here in full.
 pub(crate) const CLOCKS_ARE_CLOSER: bool = false;
+/// Ages are told as they are.
+pub(crate) const AGES_ARE_TOLD_TO: Duration = Duration::ZERO;
 /// What is blocked can still be looked at.
 pub(crate) const ANSWERS_WHILE_BLOCKED: bool = true;
 /// The thread of a `run` that speaks to the store, if it is another than the engine's.

@@ -20,6 +20,8 @@ pub(crate) const SOON_FREE: &[&str] = &["--ttl", "2s"];
 pub(crate) const IS_ANCHORED: bool = false;
 /// Clocks that differ are tried in full on SQLite, and here in a proof.
 pub(crate) const CLOCKS_ARE_CLOSER: bool = true;
+/// Ages are told as they are.
+pub(crate) const AGES_ARE_TOLD_TO: std::time::Duration = std::time::Duration::ZERO;
 /// What is blocked can still be looked at.
 pub(crate) const ANSWERS_WHILE_BLOCKED: bool = false;
 /// The thread of a `run` that speaks to the store, if it is another than the engine's.

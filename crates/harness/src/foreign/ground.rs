@@ -158,7 +158,7 @@ impl Servers {
                 Ok(Held { what: nodes.collect::<Vec<_>>().join("\n"), left: None })
             }
             Self::Etcd(server) => {
-                let what = etcd::keys(server, &format!("{key}/"))?.join("\n");
+                let what = etcd::keys_from(server, &format!("{key}/"))?.join("\n");
                 Ok(Held { what, left: None })
             }
         }

@@ -86,21 +86,35 @@ pub fn ask(server: &Server, path: &str, body: &str) -> io::Result<String> {
     talk::http(None, server.address(), path, Some(body))
 }
 
-/// Its keys that begin with this, as `etcdctl` has them.
+/// All its keys with what is in them, read as text.
 ///
 /// # Errors
 ///
-/// When there is no `etcdctl`, or it gets no answer.
-pub fn keys(server: &Server, prefix: &str) -> io::Result<Vec<String>> {
-    let program = super::find("etcdctl").ok_or_else(|| io::Error::other("there is no etcdctl here"))?;
-    let mut command = Command::new(program);
-    command.env("ETCDCTL_API", "3").arg(format!("--endpoints={}", server.address()));
-    let output = command.args(["get", prefix, "--prefix", "--keys-only"]).output()?;
-    if !output.status.success() {
-        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
-    }
-    let said = String::from_utf8_lossy(&output.stdout);
-    Ok(said.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+/// When it does not answer.
+pub fn keys(server: &Server) -> io::Result<Vec<(String, String)>> {
+    let said = ask(server, "/v3/kv/range", r#"{"key":"AA==","range_end":"AA=="}"#)?;
+    let said: serde_json::Value = serde_json::from_str(unchunked(&said)).map_err(io::Error::other)?;
+    let pairs = said["kvs"].as_array().into_iter().flatten();
+    Ok(pairs.map(|pair| (plain(&text(&pair["key"])), plain(&text(&pair["value"])))).collect())
+}
+
+/// Those of its keys that begin with this.
+///
+/// # Errors
+///
+/// When it does not answer.
+pub fn keys_from(server: &Server, prefix: &str) -> io::Result<Vec<String>> {
+    let all = keys(server)?.into_iter().map(|(key, _)| key);
+    Ok(all.filter(|key| key.starts_with(prefix)).collect())
+}
+
+/// Takes a key away, as an administrator may.
+///
+/// # Errors
+///
+/// When it does not answer.
+pub fn remove(server: &Server, key: &str) -> io::Result<()> {
+    ask(server, "/v3/kv/deleterange", &format!(r#"{{"key":"{}"}}"#, written(key))).map(drop)
 }
 
 impl Recipe for Etcd {
@@ -331,6 +345,20 @@ fn plain(written: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// What the gateway reads, in base64.
+fn written(plain: &str) -> String {
+    let mut text = String::new();
+    for three in plain.as_bytes().chunks(3) {
+        let bits =
+            three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for digit in 0..4 {
+            let value = bits >> (18 - 6 * digit) & 63;
+            text.push(if digit > three.len() { '=' } else { char::from(DIGITS[value as usize]) });
+        }
+    }
+    text
+}
+
 /// What is between the braces: the gateway may send it in pieces, of which there is one.
 fn unchunked(body: &str) -> &str {
     let (start, end) = (body.find('{').unwrap_or(0), body.rfind('}').map_or(body.len(), |end| end + 1));
@@ -354,6 +382,14 @@ fn members(count: usize, hosts: &[Host], like: &Etcd) -> io::Result<Vec<Etcd>> {
 mod tests {
     use super::super::net::Net;
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        assert_eq!([written("a"), written("ab"), written("abc")], ["YQ==", "YWI=", "YWJj"]);
+        for text in ["", "lock/demo/7587", "~\u{ff}"] {
+            assert_eq!(plain(&written(text)), text);
+        }
+    }
 
     fn there<T>(started: Result<T, NoServer>) -> Option<T> {
         match started {
