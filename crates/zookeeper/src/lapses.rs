@@ -55,9 +55,8 @@ impl ZooKeeperStore {
                 }
             }
         }
-        match granted {
-            Some(_) => self.0.holds.end(id, self.0.clock.now(), session.life + TOMBSTONE_LIFE),
-            None => {}
+        if granted.is_some() {
+            self.0.holds.end(id, self.0.clock.now(), session.life + TOMBSTONE_LIFE);
         }
         self.0.holds.lapse_done(id);
         self.0.sessions.forget(id);
