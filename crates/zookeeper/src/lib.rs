@@ -27,7 +27,6 @@
 //!   unclean end.
 //! - No TLS.
 #![forbid(unsafe_code)]
-#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
 mod claims;
 mod config;
