@@ -27,6 +27,7 @@
 //!   unclean end.
 //! - No TLS.
 #![forbid(unsafe_code)]
+
 mod claims;
 mod config;
 mod ends;
