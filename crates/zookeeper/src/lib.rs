@@ -30,6 +30,7 @@
 
 mod claims;
 mod config;
+mod doctor;
 mod ends;
 mod fail;
 mod holds;

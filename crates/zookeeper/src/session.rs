@@ -10,7 +10,7 @@ use std::time::Duration;
 use leasehold_core::{BootTime, ClaimId, Clock, Doubt};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use zookeeper_client::{Acls, Client, Error, SessionState, Stat};
+use zookeeper_client::{Acls, Client, Connector, Error, SessionState, Stat};
 
 use crate::config::Settings;
 use crate::fail::{Fail, Result};
@@ -260,21 +260,39 @@ impl Sessions {
         });
     }
 
-    async fn connect(&self, life: Duration) -> Result<Session> {
-        let mut connector = Client::connector()
-            .with_session_timeout(life)
-            // Its end must not free what may still be thought held: each lease is given back by itself.
-            .with_detached()
-            .with_fail_eagerly();
+    /// For how long a session lives that is to live so long. It is ended again.
+    pub(crate) async fn granted(&self, life: Duration) -> Result<Duration> {
+        Ok(self.reach(Client::connector(), life).await?.session_timeout())
+    }
+
+    /// Each server in the URL.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &str> {
+        self.places.split(',')
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(crate) fn has_login(&self) -> bool {
+        self.login.is_some()
+    }
+
+    async fn reach(&self, connector: Connector, life: Duration) -> Result<Client> {
+        let mut connector = connector.with_session_timeout(life).with_fail_eagerly();
         if let Some(login) = &self.login {
             connector = connector.with_auth("digest", login.expose().as_bytes());
         }
+        match self.clock.within(self.timeout, connector.connect(&self.places)).await {
+            None => Err(never_sent(Fail::silent())),
+            Some(connected) => connected.map_err(|error| never_sent(Fail::from(error))),
+        }
+    }
+
+    async fn connect(&self, life: Duration) -> Result<Session> {
         let asked = self.clock.now();
-        let connecting = self.clock.within(self.timeout, connector.connect(&self.places)).await;
-        let client = match connecting {
-            None => return Err(never_sent(Fail::silent())),
-            Some(connected) => connected.map_err(|error| never_sent(Fail::from(error)))?,
-        };
+        // Its end must not free what may still be thought held: each lease is given back by itself.
+        let client = self.reach(Client::connector().with_detached(), life).await?;
         let life = client.session_timeout();
         let lag = (life / 4).min(self.tick / 2);
         Ok(Session {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capabilities, Claim, ClaimId, Clock, Cursor, Doubt, Error, Expiry, Fencing, Leave, Ledger, LockName,
-    Minting, Op, Queueing, Reach, Release, Renew, Renewal, Result, Shares, Snapshot, Standing, Store,
-    StoreUrl, Together, Unsupported, Wake, Watch,
+    Capabilities, Claim, ClaimId, Clock, Cursor, Doctor, Doubt, Error, Expiry, Fencing, Leave, Ledger,
+    LockName, Minting, Op, Queueing, Reach, Release, Renew, Renewal, Result, Shares, Snapshot, Standing,
+    Store, StoreUrl, Together, Unsupported, Wake, Watch,
 };
 
 use tokio::task::AbortHandle;
@@ -142,6 +142,10 @@ impl Store for ZooKeeperStore {
 
     async fn doubt(&self) -> Doubt {
         self.0.sessions.doubted().await
+    }
+
+    fn doctor(&self) -> Option<&dyn Doctor> {
+        Some(self)
     }
 
     async fn close(&self) -> Result<()> {
