@@ -292,6 +292,20 @@ impl Lonely {
         }
     }
 
+    /// Stops the others, and returns once nothing is prolonged any more: a process that was told to stop does so a moment
+    /// later.
+    async fn cut_off(&self, store: &ZooKeeperStore, held: &Claim, token: Token) -> leasehold_core::Error {
+        self.others(Signal::STOP);
+        soon("nothing is prolonged any more", async {
+            loop {
+                if let Err(error) = renewed(store, held, token).await {
+                    return error;
+                }
+            }
+        })
+        .await
+    }
+
     fn url(&self) -> String {
         at(self.three.servers[self.follower].address())
     }
@@ -304,9 +318,8 @@ async fn a_member_that_is_cut_off_prolongs_nothing() {
     let held = claim("job");
     let token = granted(&store, &held).await;
     assert!(matches!(renewed(&store, &held, token).await.unwrap(), Renewal::Kept { .. }));
-    lonely.others(Signal::STOP);
     // It still answers whoever only reads.
-    let error = renewed(&store, &held, token).await.unwrap_err();
+    let error = lonely.cut_off(&store, &held, token).await;
     assert!(error.outcome_unknown(), "{error}");
     lonely.others(Signal::CONT);
 }
@@ -319,10 +332,12 @@ async fn a_member_that_is_cut_off_grants_nothing() {
     let (held, waiter) = (claim("job"), claim("job"));
     granted(&other, &held).await;
     let cursor = waits(&store, &waiter).await;
+    let probe = claim("probe");
+    let token = granted(&store, &probe).await;
     assert_eq!(end(&other, &held).await, Release::Released);
     // It has heard of that.
     soon("its turn", store.changed(&waiter.name, &cursor)).await.unwrap();
-    lonely.others(Signal::STOP);
+    lonely.cut_off(&store, &probe, token).await;
     let error = store.claim(&waiter).await.unwrap_err();
     assert!(error.outcome_unknown(), "{error}");
     lonely.others(Signal::CONT);
