@@ -116,17 +116,14 @@ fn in_full(
     text
 }
 
-/// A holder of whom no more is known than the key that it set.
+/// A holder of whom no more is known than what it left in the store.
 fn foreign(entry: &Entry) -> [(&'static str, String); 2] {
     let lease = if entry.never_ends() {
-        "without an end: it stays until somebody deletes the key; look whether its holder lives".to_owned()
+        "without an end: it stays until somebody deletes it; look whether its holder lives".to_owned()
     } else {
         format!("{} left", rough(entry.left))
     };
-    [
-        ("holder", format!("another client of this key (its value starts {:?})", entry.owner.tag)),
-        ("lease", lease),
-    ]
+    [("holder", format!("another client of this lock, known by {:?}", entry.owner.tag)), ("lease", lease)]
 }
 
 /// All locks that somebody holds or waits for, or those that match.

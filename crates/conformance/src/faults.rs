@@ -171,6 +171,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "quorum",
         "a_node_that_forgot_is_mended_by_the_holder_so_that_two_restarts_far_apart_lose_nothing",
     ),
+    (
+        "session_claim_left_to_itself",
+        "leasehold",
+        "engine",
+        "line::what_a_session_carries_is_given_back_however_long_the_store_was_away",
+    ),
     ("half_of_both_stays", "leasehold", "engine", "migrate::all_or_none_within_one_deadline"),
     (
         "sqlite_forgets_high_water",
@@ -327,6 +333,8 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "trouble",
         "a_claim_that_comes_after_its_release_is_never_granted",
     ),
+    ("etcd_passes_strangers", "leasehold-harness", "foreign", "etcdctl_lock_and_we_exclude_each_other"),
+    ("zookeeper_passes_strangers", "leasehold-harness", "foreign", "kazoo_and_we_exclude_each_other"),
     (
         "zookeeper_adopts_any",
         "leasehold-zookeeper",
@@ -338,6 +346,12 @@ pub const CAUGHT: &[(&str, &str, &str, &str)] = &[
         "leasehold-zookeeper",
         "trouble",
         "a_claim_that_comes_after_its_release_is_never_granted",
+    ),
+    (
+        "zookeeper_nothing_lapses",
+        "leasehold-zookeeper",
+        "trouble",
+        "what_nobody_asks_for_any_more_ends_although_the_session_lives_on",
     ),
     (
         "zookeeper_renewed_by_reading",

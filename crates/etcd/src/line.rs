@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     ClaimId, Closure, Entry, LockName, Note, Overruled, Owner, PLACE_LIFE, Share, Snapshot, Token, Watch,
+    fault,
 };
 
 use crate::client::{Done, Left, between, created_at, only, reads};
@@ -65,7 +66,11 @@ impl View {
         let shuts = line.iter().filter_map(|kv| Some(Shut::of(kv, shuts(&keys.line, &kv.key)?)));
         let stands = |key: &Vec<u8>| line.iter().any(|kv| kv.key == *key);
         let (after, shut) = shuts.partition(|shut| shut.after.as_ref().is_some_and(stands));
-        let members = line.into_iter().filter(|kv| keys.is_member(&kv.key)).map(Member::of).collect();
+        let mut members: Vec<_> =
+            line.into_iter().filter(|kv| keys.is_member(&kv.key)).map(Member::of).collect();
+        if fault!("etcd_passes_strangers") {
+            members.retain(|member| member.value.is_some());
+        }
         Ok(Self { revision: done.revision, members, spent, shut, after })
     }
 
@@ -166,7 +171,7 @@ impl Member {
         // Rounded up: no more than this is left.
         let ends = left.map(|left| Duration::from_secs(left.left + 1));
         let token = holds.then(|| token(self.created)).flatten();
-        let Some(value) = &self.value else { return self.stranger(token, left) };
+        let Some(value) = &self.value else { return self.stranger(left) };
         let Value { id, tenure, share, ttl, held, renewals, note, owner } = value.clone();
         let most = if holds { ttl } else { PLACE_LIFE };
         Entry {
@@ -186,8 +191,9 @@ impl Member {
         }
     }
 
-    /// Somebody else's: a mutex of another client, a candidate of an election.
-    fn stranger(&self, token: Option<Token>, left: Option<Left>) -> Entry {
+    /// Somebody else's: a mutex of another client, a candidate of an election. It has told us of no token, and whoever
+    /// reads entries knows strangers by that.
+    fn stranger(&self, left: Option<Left>) -> Entry {
         let since = left.map_or(Duration::ZERO, Left::shown);
         let note = if self.lease == 0 {
             "another client has this key, and it never ends by itself: look whether its holder lives"
@@ -210,14 +216,14 @@ impl Member {
                 user: "unknown".to_owned(),
                 pid: 0,
                 program: "foreign".to_owned(),
-                tag: format!("{:x}", self.lease),
+                tag: format!("lease {:x}", self.lease),
             },
             share: Share::EXCLUSIVE,
             wanted: None,
             reshape: 0,
             note: Note::parse(note).unwrap_or_default(),
-            tenure: u32::from(token.is_some()),
-            token,
+            tenure: 0,
+            token: None,
             age: since,
             renewed: since,
             renewals: 0,

@@ -19,6 +19,9 @@ use crate::link::Link;
 /// So many changes are remembered, for those whose reading was overtaken by them.
 const REMEMBERED: usize = 8192;
 
+/// Tries stand in no line, and nobody takes them back: so many are remembered, in case they wait.
+const TRIES: usize = 256;
+
 /// Somebody whose turn has not come.
 #[derive(Debug, Clone)]
 pub(crate) struct Turn {
@@ -90,6 +93,8 @@ pub(crate) struct Heard {
 struct Waits {
     /// By line and claim.
     turns: HashMap<Vec<u8>, HashMap<ClaimId, Turn>>,
+    /// Those of them that stand in no line, the oldest first.
+    tries: VecDeque<(Vec<u8>, ClaimId)>,
     /// Who wants to hear of a line or key, whatever happens to it.
     interests: HashMap<Vec<u8>, Vec<Arc<Notify>>>,
     /// The keys under which this process holds.
@@ -97,6 +102,20 @@ struct Waits {
     recent: VecDeque<Heard>,
     /// What was heard up to this revision may be forgotten.
     forgotten: i64,
+}
+
+impl Waits {
+    /// Whoever waits for it nevertheless is told to look again.
+    fn remove(&mut self, line: &[u8], id: ClaimId) {
+        if let Some(turns) = self.turns.get_mut(line) {
+            if let Some(turn) = turns.remove(&id) {
+                turn.notify.notify_one();
+            }
+            if turns.is_empty() {
+                self.turns.remove(line);
+            }
+        }
+    }
 }
 
 /// Who waits for what.
@@ -162,7 +181,21 @@ impl Wakes {
                 turn.hear(line, heard);
             }
         }
-        waits.turns.entry(line.to_vec()).or_default().insert(id, turn);
+        let stands_nowhere = turn.own.is_none();
+        let before = waits.turns.entry(line.to_vec()).or_default().insert(id, turn);
+        if stands_nowhere && before.is_none() {
+            waits.tries.push_back((line.to_vec(), id));
+            if waits.tries.len() > TRIES
+                && let Some((line, id)) = waits.tries.pop_front()
+                && waits
+                    .turns
+                    .get(&line)
+                    .and_then(|turns| turns.get(&id))
+                    .is_some_and(|turn| turn.own.is_none())
+            {
+                waits.remove(&line, id);
+            }
+        }
     }
 
     /// Where the wait of a claim stands, if it is known.
@@ -178,12 +211,7 @@ impl Wakes {
 
     pub(crate) fn forget(&self, line: &[u8], id: ClaimId) {
         let mut waits = self.lock();
-        if let Some(turns) = waits.turns.get_mut(line) {
-            turns.remove(&id);
-            if turns.is_empty() {
-                waits.turns.remove(line);
-            }
-        }
+        waits.remove(line, id);
         waits.held.retain(|_, held| *held != id);
     }
 
@@ -216,7 +244,7 @@ impl Wakes {
     /// What happened.
     pub(crate) fn hear(&self, link: &Link, heard: Heard) {
         let mut waits = self.lock();
-        let Waits { turns, interests, held, recent, forgotten } = &mut *waits;
+        let Waits { turns, tries: _, interests, held, recent, forgotten } = &mut *waits;
         if heard.gone && held.remove(&heard.key).is_some() {
             link.doubt(Doubt::Cut);
         }
@@ -359,6 +387,21 @@ mod tests {
             wakes.hear(&link, gone(key, 11));
             assert_eq!(stage(&wakes), then, "{key}");
         }
+    }
+
+    #[test]
+    fn tries_that_nobody_waits_for_are_not_kept_for_ever() {
+        let wakes = Wakes::new("lock/");
+        let stands = turn(10, &["lock/a/1"], Share::EXCLUSIVE);
+        expect(&wakes, stands.clone());
+        for number in 0..1000_u128 {
+            let id = ClaimId::from_bytes((number + 1000).to_be_bytes());
+            let notify = Arc::new(Notify::new());
+            wakes.expect(b"lock/a/", id, Turn { own: None, notify, ..stands.clone() });
+        }
+        let kept = wakes.lock().turns.values().map(HashMap::len).sum::<usize>();
+        assert_eq!(kept, TRIES + 1, "and who stands in line is");
+        assert_ne!(stage(&wakes), "unknown");
     }
 
     #[tokio::test]

@@ -27,7 +27,7 @@ use tokio::sync::watch;
 
 use elected::Assembly;
 use fault::Blow;
-pub use fault::{CLUSTER, ETCD, FAULTS, Fault, QUORUM, SENTINEL, SPLIT};
+pub use fault::{CLUSTER, ETCD, FAULTS, Fault, QUORUM, SENTINEL, SPLIT, ZOOKEEPER};
 use fence::Fence;
 use fighter::{Fighter, fight};
 use nodes::Field;

@@ -19,6 +19,8 @@ const NAME: &str = "fight";
 /// How a fight goes.
 #[derive(Debug, Clone)]
 pub struct Fight {
+    /// The store's URL; without one, a new SQLite file in the folder of the histories.
+    pub store: Option<String>,
     /// The program of a contender.
     pub contender: PathBuf,
     /// How many fight at once.
@@ -29,10 +31,14 @@ pub struct Fight {
     pub ttl: Duration,
     /// How long a lease is held at the most.
     pub hold: Duration,
+    /// How long each rests between two at the most: where all stand in line for ever, nobody comes while somebody is inside.
+    pub rest: Duration,
     /// Whether they keep strict order.
     pub fair: bool,
     /// Whether holders and waiters are killed and frozen meanwhile.
     pub disturbed: bool,
+    /// The longest pause between two of them: whoever dies holds up the others for a ttl.
+    pub calm: Duration,
     /// From what the choices are made.
     pub seed: u64,
 }
@@ -53,17 +59,20 @@ pub struct Fought {
 }
 
 impl Fought {
-    /// Whether it went as promised, and enough happened in its seconds to say so.
+    /// Whether it went as promised, and enough happened in its time to say so.
     ///
     /// # Errors
     ///
     /// Overlaps, falling tokens, orphans; and a fight in which too little happened: what was not contended could
     /// not overlap.
-    pub fn judge(&self, report: &Report, seconds: u64) -> Result<(), Trouble> {
+    pub fn judge(&self, report: &Report, fight: &Fight) -> Result<(), Trouble> {
         if self.orphans > 0 {
             return Err(format!("{} holders or waiters were left behind", self.orphans).into());
         }
-        let least = Least { grants: 5 * seconds, contended: seconds, faults: seconds };
+        // Half as often as on the average.
+        let seconds = fight.lasting.as_secs();
+        let faults = (fight.lasting.as_millis() / (2 * fight.calm).as_millis().max(1)) as u64;
+        let least = Least { grants: 5 * seconds, contended: seconds, faults };
         report.judge(&least).map_err(|failure| failure.to_string().into())
     }
 }
@@ -100,7 +109,8 @@ struct Ring<'a> {
 /// When a process cannot be started, or ends otherwise than it should.
 pub async fn fight(fight: &Fight, folder: &Path) -> Result<Fought, Trouble> {
     let clock = Clock::system();
-    let store = format!("sqlite:{}", folder.join("locks.db").display());
+    let own = || format!("sqlite:{}", folder.join("locks.db").display());
+    let store = fight.store.clone().unwrap_or_else(own);
     let client = Leasehold::builder().timeout(Duration::from_secs(20)).connect(&store).await?;
     let mut ring = Ring {
         fight,
@@ -156,6 +166,7 @@ impl Ring<'_> {
             .args(["--ttl-ms", &fight.ttl.as_millis().to_string()])
             .args(["--until-ns", &self.until.as_nanos().to_string()])
             .args(["--hold-us", &fight.hold.as_micros().to_string()])
+            .args(["--rest-us", &fight.rest.as_micros().to_string()])
             .args(["--seed", &self.random.u64(..).to_string()])
             .args(fight.fair.then_some("--fair"))
             .stdin(Stdio::null())
@@ -172,7 +183,7 @@ impl Ring<'_> {
 
     /// Waits a little, then kills or freezes somebody.
     async fn disturb(&mut self, client: &Leasehold) -> Result<(), Trouble> {
-        let pause = Duration::from_millis(self.random.u64(20..500));
+        let pause = self.fight.calm.mul_f64(0.04 + 0.96 * self.random.f64());
         let wanted = self.clock.now().after(pause);
         self.clock.sleep_until(wanted).await;
         self.starved = self.starved.max(self.clock.now().since(wanted));

@@ -1,5 +1,5 @@
-//! A little of what `cargo xtask prove` does under `faults-redis`, `quorum`, `sentinel`, `cluster`, `split` and `faults-etcd`:
-//! each fault of real servers for three seconds.
+//! A little of what `cargo xtask prove` does under `faults-redis`, `quorum`, `sentinel`, `cluster`, `split`, `faults-etcd` and
+//! `faults-zookeeper`: each fault of real servers for three seconds.
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::time::Duration;
@@ -82,4 +82,14 @@ faults!(
     etcd_revoked,
     etcd_compacted,
     etcd_split,
+    etcd_newer_leader_stopped,
+    etcd_newer_split,
+    zookeeper_leader_killed,
+    zookeeper_leader_stopped,
+    zookeeper_member_killed,
+    zookeeper_member_stopped,
+    zookeeper_all_stopped,
+    zookeeper_replies_eaten,
+    zookeeper_frozen,
+    zookeeper_split,
 );

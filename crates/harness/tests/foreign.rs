@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use leasehold_harness::foreign::clients::{DELETES, EXPIRES, FOREIGN, Foreign, NoClient};
+use leasehold_harness::foreign::ground::Ground;
 use leasehold_harness::foreign::{Arena, Contended, Contest};
 use leasehold_harness::servers::NoServer;
 use tokio::sync::Mutex;
@@ -16,8 +17,8 @@ const TRIES: u32 = 5;
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// Where to contend; `None` where a server or a program is missing, which is said.
-fn arena(quorum: bool) -> Option<Arena> {
-    match if quorum { Arena::open_quorum() } else { Arena::open() } {
+fn arena(ground: Ground) -> Option<Arena> {
+    match Arena::open(ground) {
         Ok(arena) => Some(arena),
         Err(NoServer::Missing(tool)) => {
             eprintln!("skipped: there is no {tool} here");
@@ -41,19 +42,19 @@ fn there<T>(result: Result<T, NoClient>) -> Option<T> {
 
 /// It contends with ours, and then holds the key alone.
 async fn shares(name: &str) {
-    shares_on(name, false).await;
+    shares_on(name, Ground::Redis).await;
 }
 
 /// The same on five servers that are a quorum.
 async fn shares_quorum(name: &str) {
-    shares_on(name, true).await;
+    shares_on(name, Ground::Quorum).await;
 }
 
-async fn shares_on(name: &str, quorum: bool) {
+async fn shares_on(name: &str, ground: Ground) {
     let _alone = ALONE.lock().await;
     let foreign: &Foreign = FOREIGN.iter().find(|one| one.name == name).unwrap();
-    let Some(arena) = arena(quorum) else { return };
-    println!("redis-server {}\n{}", arena.version().unwrap(), Contended::head());
+    let Some(arena) = arena(ground) else { return };
+    println!("{}\n{}", arena.version().unwrap(), Contended::head());
     let contest = Contest::lasting(LASTING);
     for attempt in 1..=TRIES {
         let Some(contended) = there(arena.contend(foreign, contest).await) else { return };
@@ -118,10 +119,35 @@ async fn the_five_lines_of_the_tutorials_and_we_exclude_each_other() {
     shares("five-lines").await;
 }
 
+#[tokio::test]
+async fn kazoo_and_we_exclude_each_other() {
+    shares_on("kazoo", Ground::ZooKeeper).await;
+}
+
+#[tokio::test]
+async fn curator_and_we_exclude_each_other() {
+    shares_on("curator", Ground::ZooKeeper).await;
+}
+
+#[tokio::test]
+async fn the_recipe_of_zookeeper_client_and_we_exclude_each_other() {
+    shares_on("zookeeper-client", Ground::ZooKeeper).await;
+}
+
+#[tokio::test]
+async fn etcdctl_lock_and_we_exclude_each_other() {
+    shares_on("etcdctl-lock", Ground::Etcd).await;
+}
+
+#[tokio::test]
+async fn etcdctl_lock_on_a_newer_server_and_we_exclude_each_other() {
+    shares_on("etcdctl-lock", Ground::NewerEtcd).await;
+}
+
 /// Without `leasehold run`, which would complain of its loss before the judge has read the journal.
 async fn is_noticed(broken: &Foreign) {
     let _alone = ALONE.lock().await;
-    let Some(arena) = arena(false) else { return };
+    let Some(arena) = arena(Ground::Redis) else { return };
     let contest = Contest { lasting: LASTING / 2, hold: Duration::from_millis(40), with_run: false };
     for attempt in 1..=TRIES {
         let Some(contended) = there(arena.contend(broken, contest).await) else { return };

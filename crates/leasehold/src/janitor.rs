@@ -1,11 +1,11 @@
 //! Gives back what was released, dropped, cancelled, or left with an unknown outcome: by id, in the background,
-//! until the store acknowledges it or it has run out anyway.
+//! until the store acknowledges it or it has run out anyway, which under a session that lives on it never does.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use leasehold_core::{BootTime, Claim, Clock, Error, Leave, Op, Release, Result};
+use leasehold_core::{BootTime, Claim, Clock, Error, Expiry, Leave, Op, Release, Result, fault};
 use tokio::sync::{Notify, oneshot};
 
 use crate::engine::Engine;
@@ -54,7 +54,8 @@ impl Janitor {
 }
 
 /// Gives a claim back. The receiver hears the outcome, or an error once the store has been silent for too long;
-/// the attempts go on until `expires`, when the store has dropped the claim by itself.
+/// the attempts go on until `expires`, when the store has dropped the claim by itself; or for as long as it takes, where
+/// a claim ends only with a session, which may carry others and outlive this one by days.
 pub(crate) fn give_back(
     engine: &Rc<Engine>,
     claim: &Claim,
@@ -66,6 +67,8 @@ pub(crate) fn give_back(
     engine.janitor.open.set(engine.janitor.open.get() + 1);
     tokio::task::spawn_local(async move {
         let patience = engine.clock.now().after(engine.settings.timeout);
+        let runs_out =
+            engine.store.capabilities().expiry == Expiry::PerClaim || fault!("session_claim_left_to_itself");
         let mut reply = Some(reply);
         let mut tries = 0_u32;
         loop {
@@ -87,13 +90,12 @@ pub(crate) fn give_back(
                     let now = engine.clock.now();
                     let hopeless = !error.is_retryable() && !error.outcome_unknown();
                     // A ttl may be shorter than the patience: who waits for the outcome hears the store's error then.
-                    let over = now >= expires || hopeless;
-                    if (now >= patience || over)
+                    if (now >= patience || now >= expires || hopeless)
                         && let Some(reply) = reply.take()
                     {
                         drop(reply.send(Err(error)));
                     }
-                    if over {
+                    if hopeless || (runs_out && now >= expires) {
                         break;
                     }
                 }

@@ -36,7 +36,17 @@ impl ZooKeeperStore {
     /// One step of a claim.
     pub(crate) async fn stand(&self, claim: &Claim) -> Result<Result<Standing, Overruled>> {
         let asked = self.0.clock.now();
+        self.watch_over();
         for _ in 0..ROUNDS {
+            self.0.holds.refresh(claim.id, self.0.clock.now());
+            match self.0.holds.lapsing(claim.id) {
+                None => {}
+                Some(Some(_)) => return Ok(Ok(stands(State::Spent, Watch::Turn(claim.id)))),
+                Some(None) => {
+                    let message = "its place has lapsed, and is taken away";
+                    return Err(Fail::new(StoreErrorKind::Unavailable, message));
+                }
+            }
             if self.0.holds.has_ended(claim.id) {
                 return Ok(Ok(stands(State::Spent, Watch::Turn(claim.id))));
             }
@@ -79,12 +89,15 @@ impl ZooKeeperStore {
             if view.place_of(claim.id).is_none()
                 && let Some(next) = self.refused(&session, claim, &view, ahead).await?
             {
-                self.0.holds.note(claim.id, Hold { session, share: claim.share, node: None, granted: None });
+                self.0
+                    .holds
+                    .note(claim.id, Hold::new(session, self.0.paths.line(&claim.name), claim.share, asked));
                 return Ok(next);
             }
         }
         // Before it may exist: whoever gives up from here on looks for it.
-        let hold = Hold { session: session.clone(), share: claim.share, node: None, granted: None };
+        let line = self.0.paths.line(&claim.name);
+        let hold = Hold { sent: true, ..Hold::new(session.clone(), line, claim.share, asked) };
         self.0.holds.note(claim.id, hold);
         self.join(claim, &session, asked).await
     }
@@ -154,7 +167,7 @@ impl ZooKeeperStore {
             .help("tokens would fall: stop who uses them, or go on under another name"));
         }
         self.stood(claim, node.clone());
-        Ok(Next::Stands(self.granted(claim, session, node, sent, asked)?))
+        self.granted(claim, session, node, sent, asked)
     }
 
     fn again(&self, claim: &Claim) -> Result<Next> {
@@ -168,7 +181,7 @@ impl ZooKeeperStore {
             .holds
             .get(claim.id)
             .ok_or_else(|| Fail::new(StoreErrorKind::Unavailable, "it was released"))?;
-        Ok(Hold { node: None, ..hold })
+        Ok(Hold { node: None, sent: false, ..hold })
     }
 
     /// Notes where it stands, unless it was released meanwhile.
@@ -211,7 +224,7 @@ impl ZooKeeperStore {
         if !fault!("zookeeper_turn_not_confirmed") && !self.stands(session, &node.path).await? {
             return self.again(claim);
         }
-        Ok(Next::Stands(self.granted(claim, session, node.clone(), sent, asked)?))
+        self.granted(claim, session, node.clone(), sent, asked)
     }
 
     /// Takes the node that a lost answer told of, if it was created by this very session.
@@ -296,7 +309,7 @@ impl ZooKeeperStore {
         node: Node,
         sent: BootTime,
         asked: BootTime,
-    ) -> Result<Standing> {
+    ) -> Result<Next> {
         let ttl = session.lives(sent, asked);
         if ttl.is_zero() {
             return Err(
@@ -304,9 +317,11 @@ impl ZooKeeperStore {
             );
         }
         let granted = Granted { until: asked.after(ttl), tenure: 1, note: claim.note.clone() };
-        self.0.holds.grant(claim.id, granted);
+        if !self.0.holds.grant(claim.id, granted) {
+            return Ok(Next::Anew);
+        }
         let grant = Grant { token: node.token, tokens: 1, ttl };
-        Ok(stands(State::Granted(grant), Watch::Hold(claim.id)))
+        Ok(Next::Stands(stands(State::Granted(grant), Watch::Hold(claim.id))))
     }
 
     /// The grant again, with what is left of it.

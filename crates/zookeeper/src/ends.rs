@@ -62,7 +62,11 @@ impl ZooKeeperStore {
             self.sign(session, id).await?;
         }
         let view = self.look_anew(session, name).await?;
-        let Some(place) = view.place_of(id) else { return Ok(Release::NotHeld) };
+        let place = match view.place_of(id) {
+            None if !ours => self.place_of_stranger(session, name, &view, id).await?,
+            place => place,
+        };
+        let Some(place) = place else { return Ok(Release::NotHeld) };
         let held =
             view.shut.is_none() && admit(&view.shares(place), view.members[place].share) == Verdict::Admit;
         let path = format!("{}/{}", self.0.paths.line(name), view.members[place].node);

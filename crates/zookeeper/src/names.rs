@@ -54,6 +54,28 @@ impl ZooKeeperStore {
         Ok(names)
     }
 
+    /// Where a node of another client stands, of which a [snapshot](Self::snapshot) told this id.
+    pub(crate) async fn place_of_stranger(
+        &self,
+        session: &Session,
+        name: &LockName,
+        view: &View,
+        id: ClaimId,
+    ) -> Result<Option<usize>> {
+        let line = self.0.paths.line(name);
+        for (place, member) in view.members.iter().enumerate() {
+            if stranger_id(0, member.number).to_bytes()[8..] != id.to_bytes()[8..] {
+                continue;
+            }
+            let path = format!("{line}/{}", member.node);
+            let stat = session.ask(session.client().check_stat(&path)).await?;
+            if stat.is_some_and(|stat| stranger_id(stat.ephemeral_owner, member.number) == id) {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
     /// The nodes in a directory, none where there is no such directory.
     pub(crate) async fn children(&self, session: &Session, path: &str) -> Result<Vec<String>> {
         match session.try_ask(session.client().list_children(path)).await? {
@@ -100,6 +122,14 @@ impl ZooKeeperStore {
     }
 }
 
+/// By what a node of another client can be told to go.
+fn stranger_id(session: i64, number: i32) -> ClaimId {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&session.to_be_bytes());
+    id[8..12].copy_from_slice(&number.to_be_bytes());
+    ClaimId::from_bytes(id)
+}
+
 /// Whether who stands there holds, or may as soon as it asks.
 fn holds(view: &View, place: usize, stat: Option<&Stat>) -> bool {
     let share = view.members[place].share;
@@ -119,30 +149,29 @@ fn entry(
 ) -> Result<Entry> {
     let since = |then: i64| now.map_or(0, |now| u64::try_from(now.saturating_sub(then)).unwrap_or(0));
     let age = Duration::from_millis(stat.map_or(0, |stat| since(stat.ctime)));
+    let ours = value.is_some();
     let token = match stat {
-        Some(stat) if holds => Some(token(stat.czxid)?),
+        // Others have told us of no token, and whoever reads entries knows strangers by that.
+        Some(stat) if holds && ours => Some(token(stat.czxid)?),
         _ => None,
     };
-    let (number, session) = (member.number, stat.map_or(0, |stat| stat.ephemeral_owner));
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&session.to_be_bytes());
-    id[8..12].copy_from_slice(&number.to_be_bytes());
+    let session = stat.map_or(0, |stat| stat.ephemeral_owner);
     let stranger = Value {
-        tenure: u32::from(holds),
+        tenure: 0,
         // A node that no session carries stays until somebody takes it away.
         ttl: if stat.is_some_and(|stat| stat.ephemeral_owner == 0) { Duration::MAX } else { Duration::ZERO },
         note: Note::NONE,
         owner: Owner {
-            host: "?".to_owned(),
-            user: "?".to_owned(),
-            program: format!("another client of ZooKeeper, session {session:#x}"),
-            ..Owner::default()
+            host: "another client".to_owned(),
+            user: "unknown".to_owned(),
+            pid: 0,
+            program: "foreign".to_owned(),
+            tag: format!("session {session:#x}"),
         },
     };
-    let ours = value.is_some();
     let Value { tenure, ttl, note, owner } = value.unwrap_or(stranger);
     Ok(Entry {
-        id: member.id().filter(|_| ours).unwrap_or(ClaimId::from_bytes(id)),
+        id: member.id().filter(|_| ours).unwrap_or(stranger_id(session, member.number)),
         owner,
         share: member.share,
         wanted: None,
@@ -151,7 +180,8 @@ fn entry(
         token,
         tenure: if holds { tenure } else { 0 },
         age,
-        renewed: Duration::ZERO,
+        // Sessions are prolonged, and nobody writes down when.
+        renewed: age,
         renewals: 0,
         left: ttl,
         ttl: if ours { ttl } else { Duration::MAX },

@@ -168,7 +168,7 @@ impl Member {
 
     /// Whether it is a claim's node.
     pub(crate) fn is(&self, id: ClaimId) -> bool {
-        self.node.strip_prefix(PROTECTED).is_some_and(|rest| rest.starts_with(&guid(id)))
+        is_of(&self.node, id)
     }
 
     /// The id of the claim, if its name has one; others have such ids, too.
@@ -177,6 +177,11 @@ impl Member {
         let id = u128::from_str_radix(&hex, 16).ok()?;
         (hex.len() == 32).then(|| ClaimId::from_bytes(id.to_be_bytes()))
     }
+}
+
+/// Whether a node is called after this claim.
+pub(crate) fn is_of(node: &str, id: ClaimId) -> bool {
+    node.strip_prefix(PROTECTED).is_some_and(|rest| rest.starts_with(&guid(id)))
 }
 
 /// The share that a stem of ours tells.

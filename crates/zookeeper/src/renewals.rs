@@ -64,8 +64,8 @@ impl ZooKeeperStore {
             );
         }
         let (tenure, note) = (tenure.count, tenure.note.clone());
-        self.0.holds.grant(claim.id, Granted { until: asked.after(ttl), tenure, note });
-        Ok(Some(ttl))
+        let kept = self.0.holds.grant(claim.id, Granted { until: asked.after(ttl), tenure, note });
+        Ok(kept.then_some(ttl))
     }
 
     async fn write(&self, session: &crate::session::Session, node: &Node, value: &Value) -> Result<bool> {

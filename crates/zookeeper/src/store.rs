@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,6 +11,8 @@ use leasehold_core::{
     Minting, Op, Queueing, Reach, Release, Renew, Renewal, Result, Shares, Snapshot, Standing, Store,
     StoreUrl, Together, Unsupported, Wake, Watch,
 };
+
+use tokio::task::AbortHandle;
 
 use crate::config::Settings;
 use crate::fail::Fail;
@@ -30,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) holds: Holds,
     pub(crate) clock: Clock,
+    /// Takes away what nobody asks for any more.
+    pub(crate) lapses: OnceLock<AbortHandle>,
 }
 
 impl ZooKeeperStore {
@@ -53,7 +57,14 @@ impl ZooKeeperStore {
         let paths = Paths::new(&settings.root);
         let sessions = Sessions::new(&settings, &paths, &clock);
         let label = settings.label;
-        Ok(Self(Arc::new(Shared { label, paths, sessions, holds: Holds::default(), clock })))
+        Ok(Self(Arc::new(Shared {
+            label,
+            paths,
+            sessions,
+            holds: Holds::default(),
+            clock,
+            lapses: OnceLock::new(),
+        })))
     }
 
     pub(crate) fn failed(&self, op: Op, name: Option<&LockName>) -> impl Fn(Fail) -> Error {
@@ -92,7 +103,12 @@ impl Store for ZooKeeperStore {
 
     async fn changed(&self, name: &LockName, since: &Cursor) -> Result<()> {
         let done = match Watch::parse(since) {
-            Some(Watch::Turn(id)) => self.await_turn(name, id).await,
+            Some(Watch::Turn(id)) => {
+                let turn = self.await_turn(name, id).await;
+                // Whoever was told has as long again to ask.
+                self.0.holds.refresh(id, self.0.clock.now());
+                turn
+            }
             Some(Watch::Hold(id)) => self.await_end(name, id).await,
             Some(Watch::Any(version)) => self.await_change(name, version).await,
             None => Ok(()),
@@ -148,6 +164,9 @@ impl fmt::Debug for ZooKeeperStore {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if let Some(lapses) = self.lapses.get() {
+            lapses.abort();
+        }
         self.sessions.close();
     }
 }

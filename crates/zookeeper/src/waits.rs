@@ -17,7 +17,9 @@ const POLL: Duration = Duration::from_secs(5);
 impl ZooKeeperStore {
     /// Waits for the turn of a claim.
     pub(crate) async fn await_turn(&self, name: &LockName, id: ClaimId) -> Result<()> {
-        let Some(Hold { session, share, node, .. }) = self.0.holds.get(id) else { return Ok(()) };
+        let Some(Hold { session, share, node, waits, .. }) = self.0.holds.get(id) else { return Ok(()) };
+        // While it waits, its place does not lapse.
+        let _waits = waits;
         let line = self.0.paths.line(name);
         loop {
             if session.has_ended() {

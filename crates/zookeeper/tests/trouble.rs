@@ -211,12 +211,18 @@ async fn a_session_that_runs_out_behind_a_cut_loses_all_its_leases_and_says_so_b
         ends.push(asked.after(ttl));
     }
     proxy.set(Mode::Refuse);
-    assert_eq!(soon("the cut is told", store.doubt()).await, Doubt::Replaced);
-    for (end, (cursor, waiter)) in ends.into_iter().zip(&waiting) {
+    let cut = clock.now();
+    let told = async {
+        assert_eq!(soon("the cut is told", store.doubt()).await, Doubt::Replaced);
+        println!("told after {:?}", clock.now().since(cut));
+        assert!(ends.iter().all(|end| clock.now() < *end), "holders are warned in time");
+    };
+    let goes_on = ends.iter().zip(&waiting).map(async |(end, (cursor, waiter))| {
         soon("the others go on", other.changed(&waiter.name, cursor)).await.unwrap();
-        assert!(clock.now() >= end, "the holder knew before");
+        assert!(clock.now() >= *end, "the holder knew before");
         granted(&other, waiter).await;
-    }
+    });
+    tokio::join!(told, futures_util::future::join_all(goes_on));
     proxy.set(Mode::Pass);
     for (claim, token) in held.iter().zip(tokens) {
         soon("it is lost", async {
@@ -227,6 +233,21 @@ async fn a_session_that_runs_out_behind_a_cut_loses_all_its_leases_and_says_so_b
         .await;
         assert_eq!(store.claim(claim).await.unwrap().state, State::Spent);
     }
+}
+
+#[tokio::test]
+async fn what_nobody_asks_for_any_more_ends_although_the_session_lives_on() {
+    let Some(server) = there(usual().start()) else { return };
+    let (store, other) = (open(&url(&server)), open(&url(&server)));
+    let brief = || Claim { ttl: Duration::from_secs(2), ..claim("job") };
+    let (held, left, kept) = (brief(), brief(), brief());
+    granted(&store, &held).await;
+    waits(&store, &left).await;
+    let cursor = waits(&other, &kept).await;
+    soon("the place lapses, and the lease", other.changed(&kept.name, &cursor)).await.unwrap();
+    let token = granted(&other, &kept).await;
+    assert!(matches!(renewed(&other, &kept, token).await.unwrap(), Renewal::Kept { .. }));
+    assert_eq!(store.claim(&held).await.unwrap().state, State::Spent);
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 //! The proofs `fight`, `foreign-release`, `handover`, `models`, `once`, `primitives`, `waiting`, `faults-redis`,
-//! `faults-etcd`, `cancelled-redis`, `quorum`, `quorum-dead`, `cluster`, `sentinel` and `split`: programs of the
+//! `faults-etcd`, `faults-zookeeper`, `cancelled-redis`, `quorum`, `quorum-dead`, `cluster`, `sentinel` and `split`: programs of the
 //! harness, and the models.
 
 use std::process::Command;
@@ -65,9 +65,19 @@ pub(super) fn split(proof: &mut Proof) -> Result<bool> {
     program(proof, "faults", &["--split"], 120)
 }
 
-/// So long of each thing that befalls etcd.
+/// So long of each thing that befalls etcd, and of clients that die and freeze.
 pub(super) fn faults_etcd(proof: &mut Proof) -> Result<bool> {
-    program(proof, "faults", &["--etcd"], 60)
+    faults_of(proof, "--etcd")
+}
+
+/// .. and that befalls ZooKeeper.
+pub(super) fn faults_zookeeper(proof: &mut Proof) -> Result<bool> {
+    faults_of(proof, "--zookeeper")
+}
+
+fn faults_of(proof: &mut Proof, store: &str) -> Result<bool> {
+    let servers = program(proof, "faults", &[store], 60)?;
+    Ok(program(proof, "fight", &[store, "--processes", "32"], 60)? && servers)
 }
 
 /// So long of failovers of each kind.

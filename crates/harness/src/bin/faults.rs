@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Parser;
 use leasehold_conformance::{Check, Failure};
 use leasehold_harness::campaign::{
-    CLUSTER, ETCD, FAULTS, Fault, QUORUM, RECOVERY, SENTINEL, SPLIT, TTL, Unfought, campaign,
+    CLUSTER, ETCD, FAULTS, Fault, QUORUM, RECOVERY, SENTINEL, SPLIT, TTL, Unfought, ZOOKEEPER, campaign,
 };
 
 /// Faults of servers and of the ways to them, each with the checker.
@@ -29,6 +29,9 @@ struct Arguments {
     /// What befalls etcd.
     #[arg(long, conflicts_with_all = ["fault", "quorum", "split", "cluster", "sentinel"])]
     etcd: bool,
+    /// What befalls ZooKeeper.
+    #[arg(long, conflicts_with_all = ["fault", "quorum", "split", "cluster", "sentinel", "etcd"])]
+    zookeeper: bool,
     /// For how long each strikes.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
@@ -38,13 +41,15 @@ struct Arguments {
 }
 
 fn main() -> Check {
-    let Arguments { fault, quorum, split, cluster, sentinel, etcd, seconds, seed } = Arguments::parse();
+    let Arguments { fault, quorum, split, cluster, sentinel, etcd, zookeeper, seconds, seed } =
+        Arguments::parse();
     let chosen: Vec<&'static Fault> = match &fault {
         None if quorum => QUORUM.iter().collect(),
         None if split => SPLIT.iter().collect(),
         None if sentinel => SENTINEL.iter().collect(),
         None if cluster => CLUSTER.iter().collect(),
         None if etcd => ETCD.iter().collect(),
+        None if zookeeper => ZOOKEEPER.iter().collect(),
         None => FAULTS.iter().collect(),
         Some(name) => {
             let names: Vec<_> = Fault::all().map(|fault| fault.name).collect();

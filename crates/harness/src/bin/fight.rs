@@ -1,4 +1,4 @@
-//! Lets many processes fight for one SQLite lock while holders are killed and frozen, and checks what happened.
+//! Lets many processes fight for one lock while holders are killed and frozen, and checks what happened.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,10 +8,17 @@ use leasehold_conformance::check_history;
 use leasehold_harness::fight::{Fight, fight};
 use leasehold_harness::handover::{handovers, quantile};
 use leasehold_harness::puppet::Trouble;
+use leasehold_harness::servers::elected::{Elected, Maker};
 
-/// Many processes fight for one SQLite lock; holders and waiters are killed and frozen at random.
+/// Many processes fight for one lock, of SQLite unless told otherwise; holders and waiters are killed and frozen at random.
 #[derive(Debug, Parser)]
 struct Arguments {
+    /// Of an etcd instead: its leases last two seconds at least.
+    #[arg(long)]
+    etcd: bool,
+    /// Of a ZooKeeper instead.
+    #[arg(long, conflicts_with = "etcd")]
+    zookeeper: bool,
     /// How many processes at once.
     #[arg(long, default_value_t = 200)]
     processes: u32,
@@ -36,18 +43,24 @@ struct Arguments {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Trouble> {
-    let Arguments { processes, seconds, ttl_ms, hold_us, fair, keep, seed } = Arguments::parse();
+    let Arguments { etcd, zookeeper, processes, seconds, ttl_ms, hold_us, fair, keep, seed } =
+        Arguments::parse();
     let folder = tempfile::tempdir()?;
     let place = keep.as_deref().unwrap_or(folder.path());
     std::fs::create_dir_all(place)?;
+    let maker = etcd.then_some(Maker::Etcd).or(zookeeper.then_some(Maker::ZooKeeper));
+    let server = maker.map(|maker| Elected::start(maker, 1)).transpose()?;
     let plan = Fight {
+        store: server.as_ref().map(Elected::url),
         contender: leasehold_harness::beside("contender")?,
         processes,
         lasting: Duration::from_secs(seconds),
         ttl: Duration::from_millis(ttl_ms),
         hold: Duration::from_micros(hold_us),
+        rest: if maker.is_some() { Duration::from_millis(400) } else { Duration::ZERO },
         fair,
         disturbed: true,
+        calm: Duration::from_millis(if maker.is_some() { 6000 } else { 500 }),
         seed,
     };
     let fought = fight(&plan, place).await?;
@@ -66,5 +79,5 @@ async fn main() -> Result<(), Trouble> {
         fought.orphans,
         fought.starved,
     );
-    fought.judge(&report, seconds)
+    fought.judge(&report, &plan)
 }

@@ -1,13 +1,14 @@
-//! Lets clients of other people contend with ours for one key of one Redis or of five, one after another, and checks what happened.
+//! Lets clients of other people contend with ours for one name on one server or on several, one after another, and checks what happened.
 
 use std::time::Duration;
 
 use clap::Parser;
 use leasehold_harness::foreign::clients::FOREIGN;
+use leasehold_harness::foreign::ground::Ground;
 use leasehold_harness::foreign::{Arena, Contended, Contest};
 use leasehold_harness::puppet::Trouble;
 
-/// Each client of other people, the library and `leasehold run` contend for one key of one Redis.
+/// Each client of other people, the library and `leasehold run` contend for one name.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// For how long each.
@@ -16,22 +17,22 @@ struct Arguments {
     /// Only this one.
     #[arg(long)]
     client: Option<String>,
-    /// On five servers that are a quorum, those who can.
-    #[arg(long)]
-    quorum: bool,
+    /// On which servers, those who can.
+    #[arg(long, default_value_t = Ground::Redis, value_parser = ground)]
+    on: Ground,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Trouble> {
-    let Arguments { seconds, client, quorum } = Arguments::parse();
-    let arena = if quorum { Arena::open_quorum()? } else { Arena::open()? };
-    println!("redis-server {}, ours {}", arena.version()?, env!("CARGO_PKG_VERSION"));
+    let Arguments { seconds, client, on } = Arguments::parse();
+    let arena = Arena::open(on)?;
+    println!("{}, ours {}", arena.version()?, env!("CARGO_PKG_VERSION"));
     println!("{}", Contended::head());
     let contest = Contest::lasting(Duration::from_secs(seconds));
     let mut troubles = Vec::new();
     for foreign in FOREIGN
         .iter()
-        .filter(|one| one.quorum || !quorum)
+        .filter(|one| one.grounds.contains(&on))
         .filter(|one| client.as_ref().is_none_or(|name| name == one.name))
     {
         // What cannot be had is told, and the others run all the same.
@@ -51,4 +52,10 @@ async fn main() -> Result<(), Trouble> {
     // On the standard output, so that it is written down with the rest.
     troubles.iter().for_each(|trouble| println!("trouble: {trouble}"));
     if troubles.is_empty() { Ok(()) } else { Err("it did not go as promised".into()) }
+}
+
+fn ground(word: &str) -> Result<Ground, String> {
+    let ground = Ground::ALL.iter().find(|ground| ground.to_string() == word);
+    let all = || Ground::ALL.iter().map(Ground::to_string).collect::<Vec<_>>().join(", ");
+    ground.copied().ok_or_else(|| format!("one of {}", all()))
 }

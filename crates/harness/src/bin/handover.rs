@@ -28,13 +28,16 @@ async fn main() -> Result<(), Trouble> {
     let Arguments { processes, seconds, hold_us, seed } = Arguments::parse();
     let folder = tempfile::tempdir()?;
     let plan = Fight {
+        store: None,
         contender: leasehold_harness::beside("contender")?,
         processes,
         lasting: Duration::from_secs(seconds),
         ttl: Duration::from_secs(30),
         hold: Duration::from_micros(hold_us),
+        rest: Duration::ZERO,
         fair: true,
         disturbed: false,
+        calm: Duration::from_millis(500),
         seed,
     };
     let fought = fight(&plan, folder.path()).await?;

@@ -1,6 +1,10 @@
 //! The table: each fault, how long it strikes, and what is promised meanwhile.
 
+mod elected;
+
 use std::time::Duration;
+
+pub use elected::{ETCD, ZOOKEEPER};
 
 use super::TTL;
 use crate::servers::elected::Maker;
@@ -88,9 +92,6 @@ pub(super) enum Kind {
     Elected(Maker),
 }
 
-/// No session of ZooKeeper and no lease of etcd is shorter, as these servers are set up.
-const SESSION: Duration = Duration::from_secs(2);
-
 /// What befalls a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -114,67 +115,6 @@ const fn forgets(name: &'static str, about: &'static str, lasting: (u64, u64), b
 const fn loses(name: &'static str, about: &'static str, lasting: (u64, u64), blow: Blow) -> Fault {
     Fault { exclusion: false, ..fault(name, about, lasting, blow) }
 }
-
-/// Where leases last as long as a session does.
-const fn of_session(fault: Fault) -> Fault {
-    Fault { ttl: SESSION, ..fault }
-}
-
-const fn etcd(name: &'static str, about: &'static str, lasting: (u64, u64), harm: Harm) -> Fault {
-    of_session(fault(name, about, lasting, Blow::Elected(Maker::Etcd, harm)))
-}
-
-/// What befalls three members of etcd, or one and the ways to it.
-pub const ETCD: &[Fault] = &[
-    etcd(
-        "etcd_leader_killed",
-        "SIGKILL of the leader, which comes back with its data",
-        (50, 200),
-        Harm::LeaderKilled,
-    ),
-    Fault {
-        exclusion: false,
-        ..etcd(
-            "etcd_leader_stopped",
-            "SIGSTOP of the leader: as it wakes, etcd before 3.5.13 revokes what another leader has prolonged, \
-             so two may believe until the first is told",
-            (50, 250),
-            Harm::LeaderStopped,
-        )
-    },
-    etcd("etcd_member_killed", "SIGKILL of one that does not lead", (0, 150), Harm::MemberKilled),
-    etcd("etcd_member_stopped", "SIGSTOP of one that does not lead", (30, 200), Harm::MemberStopped),
-    etcd("etcd_all_stopped", "SIGSTOP of all members for three ttl", (300, 300), Harm::AllStopped),
-    etcd(
-        "etcd_replies_eaten",
-        "Replies of some clients are lost, with their connection",
-        (30, 150),
-        Harm::EatReplies,
-    ),
-    etcd(
-        "etcd_frozen",
-        "The ways of some clients freeze for longer than a lease lasts, and all comes later at once",
-        (110, 250),
-        Harm::Freeze,
-    ),
-    Fault {
-        exclusion: false,
-        forgets: true,
-        ..etcd("etcd_revoked", "Somebody revokes all leases", (0, 0), Harm::Revoke)
-    },
-    etcd(
-        "etcd_compacted",
-        "All that was is forgotten while some clients are away, who go on from before",
-        (10, 80),
-        Harm::Compact,
-    ),
-    of_session(fault(
-        "etcd_split",
-        "The network between three members and their clients falls apart",
-        (30, 400),
-        Blow::Split(Kind::Elected(Maker::Etcd)),
-    )),
-];
 
 /// What befalls the nodes of a quorum, and the ways to them.
 pub const QUORUM: &[Fault] = &[fault(
@@ -345,7 +285,7 @@ pub const FAULTS: &[Fault] = &[
 impl Fault {
     /// Every one there is.
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        [FAULTS, QUORUM, SPLIT, CLUSTER, SENTINEL, ETCD].into_iter().flatten()
+        [FAULTS, QUORUM, SPLIT, CLUSTER, SENTINEL, ETCD, ZOOKEEPER].into_iter().flatten()
     }
 
     /// Whether the server itself takes leases away that live, as it wakes.

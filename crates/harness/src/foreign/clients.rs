@@ -1,4 +1,4 @@
-//! The clients of other people that lock Redis keys: which there are, and how each is started.
+//! The clients of other people that lock what we lock: which there are, and how each is started.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+use super::ground::Ground;
 use crate::puppet::Trouble;
 use crate::servers::find;
 
@@ -19,11 +20,15 @@ const INSTALLED: &str = "servers/clients";
 /// Beside what is installed: what was asked for.
 const STAMP: &str = "installed";
 
+/// What Debian's package `libcurator-recipes-java` brings; it names all others that it needs.
+const CURATOR: &str = "/usr/share/java/curator-recipes.jar";
+
 /// In which language one is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tongue {
-    Python,
+    Java,
     Node,
+    Python,
     Rust,
 }
 
@@ -34,35 +39,43 @@ pub struct Foreign {
     pub name: &'static str,
     tongue: Tongue,
     script: &'static str,
-    /// Whether it locks on several servers, too.
-    pub quorum: bool,
+    /// The servers on which it locks.
+    pub grounds: &'static [Ground],
     /// A variable that chooses among what the script can do.
     choice: Option<(&'static str, &'static str)>,
 }
 
 impl Foreign {
     const fn new(name: &'static str, tongue: Tongue, script: &'static str) -> Self {
-        Self { name, tongue, script, quorum: false, choice: None }
+        Self { name, tongue, script, grounds: &[Ground::Redis], choice: None }
     }
 
     const fn with(self, variable: &'static str, value: &'static str) -> Self {
         Self { choice: Some((variable, value)), ..self }
     }
 
-    const fn of_quorums(self) -> Self {
-        Self { quorum: true, ..self }
+    const fn on(self, grounds: &'static [Ground]) -> Self {
+        Self { grounds, ..self }
     }
 }
+
+const REDIS_AND_QUORUMS: &[Ground] = &[Ground::Redis, Ground::Quorum];
+const ZOOKEEPER: &[Ground] = &[Ground::ZooKeeper];
+const ETCD: &[Ground] = &[Ground::Etcd, Ground::NewerEtcd];
 
 /// All that share keys with us.
 pub const FOREIGN: &[Foreign] = &[
     Foreign::new("redis-py", Tongue::Python, "redis_py.py"),
     Foreign::new("redis-py-asyncio", Tongue::Python, "redis_py_asyncio.py"),
     Foreign::new("python-redis-lock", Tongue::Python, "python_redis_lock.py"),
-    Foreign::new("redlock-4", Tongue::Node, "redlock.js").with("REDLOCK", "4").of_quorums(),
-    Foreign::new("redlock-5", Tongue::Node, "redlock.js").with("REDLOCK", "5").of_quorums(),
-    Foreign::new("rslock", Tongue::Rust, "with_rslock").of_quorums(),
+    Foreign::new("redlock-4", Tongue::Node, "redlock.js").with("REDLOCK", "4").on(REDIS_AND_QUORUMS),
+    Foreign::new("redlock-5", Tongue::Node, "redlock.js").with("REDLOCK", "5").on(REDIS_AND_QUORUMS),
+    Foreign::new("rslock", Tongue::Rust, "with_rslock").on(REDIS_AND_QUORUMS),
     Foreign::new("five-lines", Tongue::Python, "five_lines.py"),
+    Foreign::new("kazoo", Tongue::Python, "with_kazoo.py").on(ZOOKEEPER),
+    Foreign::new("curator", Tongue::Java, "WithCurator").on(ZOOKEEPER),
+    Foreign::new("zookeeper-client", Tongue::Rust, "with_zookeeper_client").on(ZOOKEEPER),
+    Foreign::new("etcdctl-lock", Tongue::Python, "etcdctl_lock.py").on(ETCD),
 ];
 
 /// Its lock runs out in the middle of its work: whoever judges must notice.
@@ -151,12 +164,24 @@ impl Foreign {
         let missing = || NoClient::Missing(self.name);
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("foreign");
         let mut command = match self.tongue {
+            Tongue::Java => {
+                let mut command = Command::new(find("java").ok_or_else(missing)?);
+                let compiled = installed("java", &scripts.join("java/WithCurator.java"));
+                let recipes = Path::new(CURATOR).is_file().then_some(CURATOR).ok_or_else(missing)?;
+                let classes = format!("{}:{recipes}", compiled.ok_or_else(missing)?.display());
+                command.args(["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+                command.args(["-cp", &classes, self.script]);
+                command
+            }
             Tongue::Python => {
                 let mut command = Command::new(find("python3").ok_or_else(missing)?);
                 let packages = installed("python", &scripts.join("python/requirements.txt"));
                 command.env("PYTHONPATH", packages.ok_or_else(missing)?);
                 // The sources are not the place for what Python remembers of them.
                 command.env("PYTHONDONTWRITEBYTECODE", "1");
+                if self.grounds == ETCD {
+                    command.env("ETCDCTL", find("etcdctl").ok_or_else(missing)?);
+                }
                 command.arg(scripts.join("python").join(self.script));
                 command
             }

@@ -1,6 +1,7 @@
 //! Clients of other people, ours and the real server: they contend for one key, and who is inside is written down.
 
 pub mod clients;
+pub mod ground;
 pub mod journal;
 pub mod ours;
 
@@ -11,17 +12,14 @@ use std::time::Duration;
 use leasehold::{Clock, Leasehold};
 
 use crate::puppet::Trouble;
-use crate::servers::nodes::Nodes;
-use crate::servers::redis::{Redis, ask};
-use crate::servers::{NoServer, Server};
+use crate::servers::NoServer;
 use clients::{Foreign, NoClient, Order};
+use ground::{Ground, Servers};
 use journal::Verdict;
 use ours::{BUSY, Did, LIBRARY, OurCommand, RUN};
 
-/// What is contended for. Its key has the prefix that stands before it by default.
+/// What is contended for.
 const NAME: &str = "demo";
-/// Its key, as the others know it.
-const KEY: &str = "lock:demo";
 /// How often each must have had the lock in the thirty seconds of a proof: who was starved has shown nothing.
 const LEAST: u64 = 100;
 const PROOF: Duration = Duration::from_secs(30);
@@ -29,14 +27,12 @@ const PROOF: Duration = Duration::from_secs(30);
 /// A real server, or several that are a quorum, and our two programs.
 #[derive(Debug)]
 pub struct Arena {
-    servers: Nodes,
+    servers: Servers,
     leasehold: PathBuf,
     inside: PathBuf,
     folder: tempfile::TempDir,
     /// As we call it.
     url: String,
-    /// As others do.
-    theirs: String,
 }
 
 /// How a contest goes.
@@ -135,44 +131,17 @@ impl fmt::Display for Contended {
 }
 
 impl Arena {
-    /// On a new server.
+    /// On new servers.
     ///
     /// # Errors
     ///
-    /// When there is none; and when one of our programs has not been built.
-    pub fn open() -> Result<Self, NoServer> {
-        Self::of(1)
-    }
-
-    /// On five new servers that are one store.
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](Self::open).
-    pub fn open_quorum() -> Result<Self, NoServer> {
-        Self::of(5)
-    }
-
-    fn of(servers: usize) -> Result<Self, NoServer> {
+    /// When there are none; and when one of our programs has not been built.
+    pub fn open(ground: Ground) -> Result<Self, NoServer> {
         let leasehold = ours::built("leasehold", "leasehold-cli")?;
         let inside = ours::built("inside", "leasehold-harness")?;
-        let servers = Nodes::start(servers, &Redis::default())?;
-        let each = servers.servers.iter().map(|server| format!("redis://{}", server.address()));
-        let theirs = each.collect::<Vec<_>>().join(",");
-        let url = match &servers.servers[..] {
-            [_] => theirs.clone(),
-            _ => servers.url("?restart_delay=0s"),
-        };
-        Ok(Self { servers, leasehold, inside, folder: tempfile::tempdir()?, url, theirs })
-    }
-
-    /// The one whose key is looked at.
-    fn server(&self) -> &Server {
-        &self.servers.servers[0]
-    }
-
-    fn is_quorum(&self) -> bool {
-        self.servers.servers.len() > 1
+        let servers = Servers::start(ground)?;
+        let url = servers.url();
+        Ok(Self { servers, leasehold, inside, folder: tempfile::tempdir()?, url })
     }
 
     fn command(&self) -> OurCommand<'_> {
@@ -186,9 +155,7 @@ impl Arena {
     ///
     /// When it does not answer.
     pub fn version(&self) -> Result<String, Trouble> {
-        let about = ask(self.server(), &["INFO", "server"])?;
-        let version = about.lines().find_map(|line| line.strip_prefix("redis_version:"));
-        Ok(version.ok_or("it does not say which version it is")?.to_owned())
+        self.servers.version()
     }
 
     /// Lets a foreign client, the library and `leasehold run` contend for the one key.
@@ -201,7 +168,9 @@ impl Arena {
         let Contest { lasting, hold, with_run } = contest;
         let folder = tempfile::tempdir().map_err(|error| broken(error.into()))?;
         let journal = folder.path().join("journal");
-        let running = foreign.start(&self.theirs, KEY, Order::Contend(lasting, &journal, hold)).await?;
+        let theirs = self.servers.theirs();
+        let running =
+            foreign.start(&theirs, &self.servers.key(), Order::Contend(lasting, &journal, hold)).await?;
         let version = running.version.clone();
         let result = async {
             let client = Leasehold::connect(&self.url).await?;
@@ -232,14 +201,14 @@ impl Arena {
     ///
     /// When it is otherwise.
     pub async fn leaves_alone(&self, foreign: &Foreign) -> Result<(), NoClient> {
-        let running = foreign.start(&self.theirs, KEY, Order::Hold).await?;
+        let running = foreign.start(&self.servers.theirs(), &self.servers.key(), Order::Hold).await?;
         let result = async {
             let client = Leasehold::connect(&self.url).await?;
-            let before = self.value()?;
+            let before = self.servers.held()?;
             self.is_kept_out(&client).await?;
-            let after = self.value()?;
-            if before.0 != after.0 || after.1 > before.1 || after.1 <= 0 {
-                return Err(format!("its value was {before:?}, and is {after:?}").into());
+            let after = self.servers.held()?;
+            if !before.goes_on_as(&after) {
+                return Err(format!("there was {before:?}, and is {after:?}").into());
             }
             // It still owns what it gives back, or says that it does not.
             let acquired = running.go(Duration::ZERO).await?;
@@ -254,8 +223,8 @@ impl Arena {
 
     async fn is_kept_out(&self, client: &Leasehold) -> Result<(), Trouble> {
         let lock = client.lock(NAME);
-        // A quorum has no shared locks.
-        let shares = !self.is_quorum() && client.rwlock(NAME).read().try_acquire().await?.is_some();
+        let shares =
+            self.servers.has_shared_locks() && client.rwlock(NAME).read().try_acquire().await?.is_some();
         if shares || lock.try_acquire().await?.is_some() {
             return Err("we got what somebody else holds".into());
         }
@@ -283,14 +252,5 @@ impl Arena {
             return Err("break: it ended what is not ours".into());
         }
         Ok(())
-    }
-
-    /// What stands in the key, told by its digest since it may be bytes of any kind, and how long still.
-    fn value(&self) -> Result<(String, i64), Trouble> {
-        let digest = "return redis.sha1hex(redis.call('GET', KEYS[1]))";
-        let value = ask(self.server(), &["EVAL", digest, "1", KEY])?;
-        let left = ask(self.server(), &["PTTL", KEY])?;
-        let left = left.trim().strip_prefix(':').ok_or_else(|| format!("no time: {left}"))?;
-        Ok((value, left.parse()?))
     }
 }

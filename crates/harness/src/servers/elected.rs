@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::etcd::{Etcd, Members};
+use super::etcd::{Etcd, Members, NEWER};
 use super::net::Host;
 use super::zookeeper::{Ensemble, ZooKeeper};
 use super::{NoServer, Server, until};
@@ -12,8 +12,10 @@ use super::{NoServer, Server, until};
 pub enum Maker {
     /// An ensemble of ZooKeeper.
     ZooKeeper,
-    /// A cluster of etcd.
+    /// A cluster of etcd, as the distribution has it.
     Etcd,
+    /// .. and a newer one.
+    NewerEtcd,
 }
 
 /// All of them.
@@ -25,6 +27,13 @@ pub enum Elected {
     Etcd(Members),
 }
 
+impl Maker {
+    fn etcd(self) -> Etcd {
+        let etcd = Etcd::default();
+        if self == Self::NewerEtcd { etcd.program(NEWER) } else { etcd }
+    }
+}
+
 impl Elected {
     /// Starts so many, and returns once they serve.
     ///
@@ -34,7 +43,7 @@ impl Elected {
     pub fn start(maker: Maker, count: usize) -> Result<Self, NoServer> {
         Ok(match maker {
             Maker::ZooKeeper => Self::ZooKeeper(Ensemble::start(count, &ZooKeeper::default())?),
-            Maker::Etcd => Self::Etcd(Members::start(count, &Etcd::default())?),
+            Maker::Etcd | Maker::NewerEtcd => Self::Etcd(Members::start(count, &maker.etcd())?),
         })
     }
 
@@ -46,7 +55,7 @@ impl Elected {
     pub fn on(maker: Maker, hosts: &[Host]) -> Result<Self, NoServer> {
         Ok(match maker {
             Maker::ZooKeeper => Self::ZooKeeper(Ensemble::on(hosts, &ZooKeeper::default())?),
-            Maker::Etcd => Self::Etcd(Members::on(hosts, &Etcd::default())?),
+            Maker::Etcd | Maker::NewerEtcd => Self::Etcd(Members::on(hosts, &maker.etcd())?),
         })
     }
 
@@ -145,7 +154,12 @@ impl Elected {
         Ok(left)
     }
 
-    fn claims(&self) -> io::Result<Vec<String>> {
+    /// All that stands in any line.
+    ///
+    /// # Errors
+    ///
+    /// When nobody answers.
+    pub fn claims(&self) -> io::Result<Vec<String>> {
         match self {
             Self::ZooKeeper(ensemble) => ensemble.ephemerals(ensemble.leader()?),
             Self::Etcd(members) => members.line_keys(members.leader()?),

@@ -41,6 +41,12 @@ struct Member {
 }
 
 impl Etcd {
+    /// The newer one, instead of the distribution's.
+    #[must_use]
+    pub fn newer() -> Self {
+        Self { program: Some(NEWER), ..Self::default() }
+    }
+
     /// Starts it, and returns once it answers.
     ///
     /// # Errors
@@ -90,6 +96,16 @@ pub fn keys(server: &Server) -> io::Result<Vec<(String, String)>> {
     let said: serde_json::Value = serde_json::from_str(unchunked(&said)).map_err(io::Error::other)?;
     let pairs = said["kvs"].as_array().into_iter().flatten();
     Ok(pairs.map(|pair| (plain(&text(&pair["key"])), plain(&text(&pair["value"])))).collect())
+}
+
+/// Those of its keys that begin with this.
+///
+/// # Errors
+///
+/// When it does not answer.
+pub fn keys_from(server: &Server, prefix: &str) -> io::Result<Vec<String>> {
+    let all = keys(server)?.into_iter().map(|(key, _)| key);
+    Ok(all.filter(|key| key.starts_with(prefix)).collect())
 }
 
 /// Takes a key away, as an administrator may.

@@ -135,3 +135,4 @@ macro_rules! of {
 }
 
 of!(Etcd, etcd, true);
+of!(ZooKeeper, zookeeper, false);

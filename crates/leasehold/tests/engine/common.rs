@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::{
-    Capabilities, Clock, Event, Leasehold, LockName, MemoryStore, Observer, Op, Result, Snapshot, Store,
-    StoreError, StoreErrorKind, Unsupported,
+    Capabilities, Clock, Event, Expiry, Leasehold, LockName, MemoryStore, Observer, Op, Result, Snapshot,
+    Store, StoreError, StoreErrorKind, Unsupported,
 };
 use leasehold::{Mark, MarkKind, MarkOutcome, Record, RecordId};
 use leasehold_core::{
@@ -91,6 +91,7 @@ pub(crate) struct Moody {
     asked: Mutex<Vec<Op>>,
     apart: Mutex<Apart>,
     strayed: Arc<AtomicUsize>,
+    expiry: Expiry,
 }
 
 /// Whether a store claims several names in one step.
@@ -107,6 +108,11 @@ impl Moody {
         Self::over(MemoryStore::new())
     }
 
+    /// A store whose claims end with a session alone.
+    pub(crate) fn of_sessions() -> Self {
+        Self { expiry: Expiry::Session, ..Self::new() }
+    }
+
     /// One client's way to a store that others share.
     pub(crate) fn over(inner: MemoryStore) -> Self {
         Self {
@@ -115,6 +121,7 @@ impl Moody {
             asked: Mutex::default(),
             apart: Mutex::new(Apart::Together),
             strayed: Arc::default(),
+            expiry: Expiry::PerClaim,
         }
     }
 
@@ -182,7 +189,7 @@ impl fmt::Display for Moody {
 impl Store for Moody {
     fn capabilities(&self) -> Capabilities {
         let together = *self.apart.lock().unwrap() != Apart::Never;
-        Capabilities { together, ..self.inner.capabilities() }
+        Capabilities { together, expiry: self.expiry, ..self.inner.capabilities() }
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Standing> {

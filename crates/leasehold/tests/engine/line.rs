@@ -101,3 +101,14 @@ async fn a_release_that_fails_for_longer_than_the_ttl_says_so() {
     let error = lease.release().await.unwrap_err();
     assert!(matches!(error, Error::Store(_)), "{error}");
 }
+
+#[tokio::test]
+async fn what_a_session_carries_is_given_back_however_long_the_store_was_away() {
+    let store = Arc::new(Moody::of_sessions());
+    let client = Leasehold::builder().timeout(Duration::from_secs(60)).store(store.clone());
+    let lease = client.lock("x").ttl(ms(100)).acquire().await.unwrap();
+    // The last of these tries comes long after the ttl: what was asked for is told then, and goes on.
+    store.be(Op::Release, Mood::Refuse, 6);
+    assert!(matches!(lease.release().await, Err(Error::Store(_))));
+    until("it is asked until it is answered", async || store.asked(Op::Release) == 7).await;
+}
