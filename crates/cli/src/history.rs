@@ -81,6 +81,8 @@ impl History {
             history.note(record.kind, text, record.age);
             history.upto = *id;
         }
+        // Where ages are told in whole seconds, what each record carries falls behind by up to one.
+        history.first_ago = history.first_ago.max(records.first().map(|(_, oldest)| oldest.age));
         history
     }
 

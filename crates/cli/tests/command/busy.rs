@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::stage::{Place, Running, code, stderr, stdout, timed, until};
+use crate::store::DEAD_WAITER_COSTS;
 
 #[test]
 fn check_05_busy_without_a_terminal_is_silent_and_good() {
@@ -94,7 +95,10 @@ fn check_16_twenty_waiters_keep_their_order_and_a_killed_one_costs_at_most_two_s
     let expected: Vec<usize> = (0..20).filter(|number| *number != 7).collect();
     assert_eq!(served.iter().map(|(number, _)| *number).collect::<Vec<_>>(), expected);
     let behind = served[7].1 - served[6].1;
-    assert!(behind < 2000, "the one behind the killed waiter came {behind} ms after the one before");
+    assert!(
+        behind < DEAD_WAITER_COSTS,
+        "the one behind the killed waiter came {behind} ms after the one before"
+    );
 }
 
 #[test]
