@@ -196,7 +196,7 @@ impl ZooKeeperStore {
         let session = &*hold.session;
         let Some(node) = &hold.node else {
             // Its answer was lost, or it was a try.
-            let view = self.look_anew(session, &claim.name).await?;
+            let view = self.look_surely(session, &claim.name).await?;
             if view.place_of(claim.id).is_some() {
                 return self.adopt(claim, session, &view).await;
             }
@@ -377,7 +377,7 @@ impl ZooKeeperStore {
     /// A session has ended under a claim that waited: what may be left of it is taken away, and never adopted.
     async fn leave_behind(&self, name: &LockName, id: ClaimId) -> Result<()> {
         let session = self.0.sessions.any().await?;
-        let view = self.look_anew(&session, name).await?;
+        let view = self.look_surely(&session, name).await?;
         if !fault!("zookeeper_adopts_any") {
             self.remove(&session, name, &view, id).await?;
         }

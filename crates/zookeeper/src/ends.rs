@@ -61,7 +61,7 @@ impl ZooKeeperStore {
             // Before the look: a claim that is on its way sees this, or is seen.
             self.sign(session, id).await?;
         }
-        let view = self.look_anew(session, name).await?;
+        let view = self.look_surely(session, name).await?;
         let place = match view.place_of(id) {
             None if !ours => self.place_of_stranger(session, name, &view, id).await?,
             place => place,

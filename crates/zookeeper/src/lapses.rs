@@ -47,7 +47,8 @@ impl ZooKeeperStore {
             if let Some(node) = &node {
                 self.take_away(&session, &node.path).await?;
             } else if sent {
-                // Its answer was lost: it is found by its id.
+                // Its answer was lost: it is found by its id, by a server that is not behind.
+                self.stands(&session, self.0.paths.root()).await?;
                 for node in self.children(&session, &line).await? {
                     if is_of(&node, id) {
                         self.take_away(&session, &format!("{line}/{node}")).await?;

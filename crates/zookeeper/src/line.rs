@@ -139,6 +139,17 @@ impl ZooKeeperStore {
         view
     }
 
+    /// The same for who must not miss a node of its own whose making had no answer. A server that is behind its leader, or
+    /// follows one that was deposed, would show none, and the node would stand for as long as its session: so most servers
+    /// write something first, over the connection that looks. (A model found that `sync` is not enough.)
+    pub(crate) async fn look_surely(&self, session: &Session, name: &LockName) -> Result<View> {
+        let written = self.stands(session, self.0.paths.root());
+        // Sent one after the other: a server answers what is asked over one connection in its order.
+        let (written, view) = futures_util::future::join(written, self.look(session, name)).await;
+        written?;
+        view
+    }
+
     /// What keeps the name shut now; takes away what did.
     pub(crate) async fn closed(
         &self,
