@@ -31,6 +31,9 @@ const REDIS_PREFIX: &str = "lock:";
 const ETCD_PORT: u16 = 2379;
 /// And under what its locks are then.
 const ETCD_PREFIX: &str = "lock";
+/// The same of a ZooKeeper.
+const ZOOKEEPER_PORT: u16 = 2181;
+const ZOOKEEPER_ROOT: &str = "leasehold";
 /// More `run`s inside each other than make sense.
 const MOST_LINKS: usize = 16;
 
@@ -115,18 +118,22 @@ fn place_of(url: &StoreUrl) -> Option<String> {
     let quorum = matches!(scheme, Scheme::RedlockRedis | Scheme::RedlockRediss);
     let cluster = matches!(scheme, Scheme::RedisCluster | Scheme::RedissCluster);
     let watched = matches!(scheme, Scheme::RedisSentinel | Scheme::RedissSentinel);
+    // However they are ordered.
+    let members = |kind: &str, port: u16, usual: &str| {
+        let mut all: Vec<_> =
+            hosts.iter().map(|at| format!("{}:{}", at.host, at.port.unwrap_or(port))).collect();
+        all.sort_unstable();
+        let below = Some(path.trim_matches('/')).filter(|path| !path.is_empty()).unwrap_or(usual);
+        format!("{kind}:{}/{below}", all.join(","))
+    };
     match scheme {
         Scheme::Sqlite => {
             let path = std::fs::canonicalize(path).ok()?;
             return Some(format!("sqlite:{}", path.display()));
         }
-        Scheme::Etcd | Scheme::Etcds => {
-            // However they are ordered.
-            let mut all: Vec<_> =
-                hosts.iter().map(|at| format!("{}:{}", at.host, at.port.unwrap_or(ETCD_PORT))).collect();
-            all.sort_unstable();
-            let prefix = Some(path.trim_end_matches('/')).filter(|path| !path.is_empty());
-            return Some(format!("etcd:{}/{}", all.join(","), prefix.unwrap_or(ETCD_PREFIX)));
+        Scheme::Etcd | Scheme::Etcds => return Some(members("etcd", ETCD_PORT, ETCD_PREFIX)),
+        Scheme::Zookeeper | Scheme::Zookeepers => {
+            return Some(members("zookeeper", ZOOKEEPER_PORT, ZOOKEEPER_ROOT));
         }
         Scheme::Redis
         | Scheme::Rediss
@@ -222,6 +229,7 @@ mod tests {
         assert_eq!(place("etcds://c,b,a/app/?ca=/x"), etcd);
         assert!(etcd.is_some() && place("etcd://a,b,c") != etcd);
         assert_eq!(place("etcd://a/lock?timeout=2s"), place("etcd://a"));
+        assert_eq!(place("zookeeper://b,a:2181/leasehold"), place("zookeeper://a,b"));
         let quorum = place("redlock+redis://a,b,c?node_timeout=1s");
         assert_eq!(place("redlock+rediss://c:6379,a,b/0"), quorum);
         assert!(quorum.is_some() && place("redlock+redis://a,b,d") != quorum);

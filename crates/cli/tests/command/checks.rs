@@ -12,7 +12,8 @@ struct Check {
     everywhere: &'static [&'static str],
     sqlite: &'static [&'static str],
     redis: &'static [&'static str],
-    etcd: &'static [&'static str],
+    /// etcd and ZooKeeper.
+    fleet: &'static [&'static str],
 }
 
 const CHECKS: &[Check] = &[
@@ -25,7 +26,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 2,
@@ -37,7 +38,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 3,
@@ -49,7 +50,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 4,
@@ -57,7 +58,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["freeze::check_04_a_closed_terminal_hangs_up_on_the_command_and_frees_the_lock"],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 5,
@@ -68,7 +69,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 6,
@@ -76,7 +77,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["signals::check_06_term_lets_the_command_clean_up_and_then_frees_the_lock"],
         sqlite: &[],
         redis: &["network::check_06_what_cannot_be_given_back_does_not_keep_run_for_ever"],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 7,
@@ -84,7 +85,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["signals::check_07_every_signal_is_passed_on_once"],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 8,
@@ -97,7 +98,7 @@ const CHECKS: &[Check] = &[
         redis: &[
             "orphans::check_08_with_run_and_guard_killed_nobody_enters_before_the_ttl_and_then_under_a_higher_token",
         ],
-        etcd: &[
+        fleet: &[
             "orphans::check_08_with_run_and_guard_killed_nobody_enters_before_the_ttl_and_then_under_a_higher_token",
         ],
     },
@@ -107,7 +108,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["guard::check_09_a_frozen_run_is_a_dead_holder"],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 10,
@@ -119,7 +120,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 11,
@@ -130,7 +131,7 @@ const CHECKS: &[Check] = &[
             "network::check_11_a_server_that_is_killed_is_a_store_that_is_gone",
             "network::check_11_a_server_that_refuses_to_renew_is_a_store_that_is_gone",
         ],
-        etcd: &["network::check_11_a_server_that_is_killed_is_a_store_that_is_gone"],
+        fleet: &["network::check_11_a_server_that_is_killed_is_a_store_that_is_gone"],
     },
     Check {
         number: 12,
@@ -141,7 +142,7 @@ const CHECKS: &[Check] = &[
             "network::check_12_a_connection_that_is_silent_for_good_is_replaced_in_time",
             "network::check_12_a_network_that_swallows_all_without_a_reset_is_as_a_store_that_is_gone",
         ],
-        etcd: &["network::check_12_a_network_that_swallows_all_without_a_reset_is_as_a_store_that_is_gone"],
+        fleet: &["network::check_12_a_network_that_swallows_all_without_a_reset_is_as_a_store_that_is_gone"],
     },
     Check {
         number: 13,
@@ -154,7 +155,7 @@ const CHECKS: &[Check] = &[
         redis: &[
             "network::check_13_a_server_that_comes_back_without_its_data_has_no_lease_and_the_command_is_told_at_once",
         ],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 14,
@@ -175,7 +176,7 @@ const CHECKS: &[Check] = &[
             "trouble::check_14_rights_that_are_missing_are_told",
             "trouble::check_14_what_is_no_redis_is_told_within_the_timeout",
         ],
-        etcd: &["network::check_14_a_network_that_swallows_all_is_told_within_the_timeout"],
+        fleet: &["network::check_14_a_network_that_swallows_all_is_told_within_the_timeout"],
     },
     Check {
         number: 15,
@@ -183,7 +184,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["signals::check_15_signals_end_a_wait_at_once_and_leave_no_place_behind"],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 16,
@@ -193,7 +194,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 17,
@@ -205,7 +206,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 18,
@@ -217,7 +218,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 19,
@@ -229,7 +230,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 20,
@@ -237,7 +238,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["once::check_20_a_command_that_failed_is_not_done_and_the_next_host_runs_it"],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 21,
@@ -245,7 +246,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["guard::check_21_a_command_that_takes_too_long_is_stopped_with_all_its_tree"],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 22,
@@ -253,7 +254,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["overdue::check_22_one_message_per_host_and_hour_and_none_before_the_limit"],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 23,
@@ -265,7 +266,7 @@ const CHECKS: &[Check] = &[
         ],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 24,
@@ -273,7 +274,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["breaking::check_24_with_an_old_token_nothing_happens"],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
     Check {
         number: 25,
@@ -281,7 +282,7 @@ const CHECKS: &[Check] = &[
         everywhere: &["looking::check_25_every_code_and_topic_is_explained"],
         sqlite: &[],
         redis: &[],
-        etcd: &[],
+        fleet: &[],
     },
 ];
 
@@ -302,8 +303,8 @@ const ALONE: &[(&str, &str)] = &[
 
 /// Whole files that are there for one server and not for the other, and why.
 const ONE_SERVER: &[(&str, &str)] = &[
-    ("secrets", "logins, and files with certificates, are tested where the store of etcd is"),
-    ("trouble", "no space, no rights, keys that are something else: tested where the store of etcd is"),
+    ("secrets", "logins, and files with certificates, are tested where the stores of etcd and ZooKeeper are"),
+    ("trouble", "no space, no rights, keys that are something else: tested where those stores are"),
 ];
 
 /// The tests of this very program.
@@ -325,12 +326,12 @@ fn each_check_has_its_tests_on_this_store() {
     let there = tests();
     let mut told = BTreeSet::new();
     for (row, check) in (1..).zip(CHECKS) {
-        let Check { number: own, what, everywhere, sqlite, redis, etcd } = check;
+        let Check { number: own, what, everywhere, sqlite, redis, fleet } = check;
         assert_eq!(*own, row, "{what}");
         let here = match store::NAME {
             "sqlite" => sqlite,
             "redis" => redis,
-            "etcd" => etcd,
+            "etcd" | "zookeeper" => fleet,
             other => panic!("the table knows no {other}"),
         };
         assert!(!everywhere.is_empty() || !here.is_empty(), "{own}: {what} has no test on {}", store::NAME);
@@ -353,6 +354,7 @@ fn what_one_store_has_and_another_has_not_is_said() {
     let sqlite = modules(include_str!("main.rs"));
     let redis = modules(include_str!("../command_redis/main.rs"));
     let etcd = modules(include_str!("../command_etcd/main.rs"));
+    assert_eq!(etcd, modules(include_str!("../command_zookeeper/main.rs")));
     let one_server: BTreeSet<&str> = redis.symmetric_difference(&etcd).copied().collect();
     assert_eq!(one_server, ONE_SERVER.iter().map(|(module, _)| *module).collect());
     assert!(ONE_SERVER.iter().all(|(_, why)| why.len() > 20));

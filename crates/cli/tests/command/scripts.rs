@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::stage::{Place, Running, code, is_renewed, stderr, stdout, timed, until};
+use crate::store::AGES_ARE_TOLD_TO;
 
 /// What a lease has if nothing else is said.
 const TTL: Duration = Duration::from_secs(30);
@@ -139,8 +140,10 @@ fn check_renews_if_less_is_left() {
     let place = Place::new();
     let token = token(&place, &["acquire", "demo", "--ttl", "1m"]);
     let before = place.ends("demo");
-    until("some of it is gone", || place.left("demo") < Duration::from_millis(59_300));
+    until("some of it is gone", || place.left("demo") + 2 * AGES_ARE_TOLD_TO < Duration::from_millis(59_300));
     assert_eq!(held(&place, &["check", "--left", "30s"], &token), 0);
+    // What is told in whole seconds may seem to end a second later the next time.
+    let before = before.map(|before| before + jiff::SignedDuration::try_from(AGES_ARE_TOLD_TO).unwrap());
     assert!(!is_renewed(before, place.ends("demo")), "enough was left");
     assert_eq!(held(&place, &["check", "--left", "59300ms"], &token), 0);
     assert!(is_renewed(before, place.ends("demo")));

@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use zookeeper_client::{Client, Error};
+
 use super::net::Host;
 use super::{NoServer, Recipe, Server, free_port, start_all, talk, until};
 
@@ -70,6 +72,55 @@ pub fn url(server: &Server) -> String {
 /// When it does not answer.
 pub fn ask(server: &Server, word: &str) -> io::Result<String> {
     talk::all_of(None, server.address(), word)
+}
+
+/// All nodes below a path, however deep, with what is in them, read as text.
+///
+/// # Errors
+///
+/// When it does not answer.
+pub fn nodes(server: &Server, below: &str) -> io::Result<Vec<(String, String)>> {
+    with_client(server, async |client| {
+        let (mut found, mut left) = (Vec::new(), vec![below.to_owned()]);
+        while let Some(path) = left.pop() {
+            let children = match client.list_children(&path).await {
+                Err(Error::NoNode) => continue,
+                children => children?,
+            };
+            for child in children {
+                let child = format!("{}/{child}", path.trim_end_matches('/'));
+                match client.get_data(&child).await {
+                    Err(Error::NoNode) => continue,
+                    data => found.push((child.clone(), String::from_utf8_lossy(&data?.0).into_owned())),
+                }
+                left.push(child);
+            }
+        }
+        Ok(found)
+    })
+}
+
+/// Takes a node away, as an administrator may.
+///
+/// # Errors
+///
+/// When it does not answer.
+pub fn remove(server: &Server, path: &str) -> io::Result<()> {
+    with_client(server, async |client| match client.delete(path, None).await {
+        // Its owner was quicker.
+        Err(Error::NoNode) => Ok(()),
+        done => done,
+    })
+}
+
+/// Speaks to it over a session that ends with that.
+fn with_client<T>(server: &Server, speaks: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let said = runtime.block_on(async {
+        let client = Client::connect(&server.address().to_string()).await?;
+        speaks(&client).await
+    });
+    said.map_err(io::Error::other)
 }
 
 impl Recipe for ZooKeeper {
