@@ -152,12 +152,16 @@ fn entry(
     let ours = value.is_some();
     let token = match stat {
         // Others have told us of no token, and whoever reads entries knows strangers by that.
-        Some(stat) if holds && ours => Some(token(stat.czxid)?),
+        Some(stat) if holds && ours => match value.as_ref().and_then(|value| value.token) {
+            Some(token) => Some(token),
+            None => Some(token(stat.czxid)?),
+        },
         _ => None,
     };
     let session = stat.map_or(0, |stat| stat.ephemeral_owner);
     let stranger = Value {
         tenure: 0,
+        token: None,
         // A node that no session carries stays until somebody takes it away.
         ttl: if stat.is_some_and(|stat| stat.ephemeral_owner == 0) { Duration::MAX } else { Duration::ZERO },
         note: Note::NONE,
@@ -169,7 +173,7 @@ fn entry(
             tag: format!("session {session:#x}"),
         },
     };
-    let Value { tenure, ttl, note, owner } = value.unwrap_or(stranger);
+    let Value { tenure, token: _, ttl, note, owner } = value.unwrap_or(stranger);
     Ok(Entry {
         id: member.id().filter(|_| ours).unwrap_or(stranger_id(session, member.number)),
         owner,

@@ -11,6 +11,8 @@ const OURS: &str = "%lh";
 const PROTECTED: &str = "_c_";
 /// As most recipes end the names of a mutex's nodes, before the number.
 const LOCK: &str = "-lock-";
+/// What stands before the mark of a node that went over to another session.
+const MOVED: &str = "-m";
 /// The digits of a number.
 const DIGITS: usize = 10;
 /// How others mark nodes that exclude writers only.
@@ -129,6 +131,15 @@ pub(crate) fn stem(id: ClaimId, share: Share) -> String {
     format!("{PROTECTED}{}{how}{LOCK}", guid(id))
 }
 
+/// How the node of a claim is called that goes over to another session: in the same place, and by a name of its own, so
+/// that whoever had it before does not take it for its own.
+pub(crate) fn moved(node: &str) -> Option<String> {
+    let at = node.rfind(LOCK)?;
+    let (before, number) = node.split_at(at);
+    let before = before.split(MOVED).next()?;
+    Some(format!("{before}{MOVED}{:08x}{number}", fastrand::u32(..)))
+}
+
 /// One node in the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
@@ -187,6 +198,7 @@ pub(crate) fn is_of(node: &str, id: ClaimId) -> bool {
 /// The share that a stem of ours tells.
 fn share_of(stem: &str) -> Option<Share> {
     let how = stem.strip_prefix(PROTECTED)?.get(36..)?.strip_suffix(LOCK)?;
+    let how = how.split(MOVED).next()?;
     match how.strip_prefix('-') {
         Some("s") => Some(Share::SHARED),
         Some(how) => {
@@ -236,6 +248,14 @@ mod tests {
             let member = Member::parse(&node).unwrap().unwrap();
             assert_eq!((member.number, member.share, member.id()), (7, share, Some(id)), "{node}");
             assert!(member.is(id) && !member.is(ClaimId::from_bytes([1; 16])));
+            let mut node = node;
+            for _ in 0..2 {
+                let next = moved(&node).unwrap();
+                assert!(next != node && next.len() <= node.len() + 10);
+                let goes_on = Member::parse(&next).unwrap().unwrap();
+                assert_eq!((goes_on.number, goes_on.share, goes_on.id()), (7, share, Some(id)), "{next}");
+                node = next;
+            }
         }
         let share = |node: &str| Member::parse(node).unwrap().map(|member| member.share);
         assert_eq!(share("_c_0f-lock-0000000001"), Some(Share::EXCLUSIVE));

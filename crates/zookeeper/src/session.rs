@@ -133,6 +133,8 @@ pub(crate) struct Sessions {
     root: String,
     clock: Clock,
     slots: Mutex<HashMap<Whose, Slot>>,
+    /// When servers refused last, and how.
+    refused: Mutex<Option<(BootTime, Fail)>>,
     doubts: Arc<Doubts>,
 }
 
@@ -162,6 +164,7 @@ impl Sessions {
             root: paths.root().to_owned(),
             clock: clock.clone(),
             slots: Mutex::default(),
+            refused: Mutex::default(),
             doubts: Arc::default(),
         }
     }
@@ -220,6 +223,10 @@ impl Sessions {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn last_refusal(&self) -> MutexGuard<'_, Option<(BootTime, Fail)>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn get(&self, whose: Whose) -> Result<Arc<Session>> {
         let slot = self.lock().entry(whose).or_default().clone();
         // Whoever else wants it waits for the same.
@@ -232,14 +239,17 @@ impl Sessions {
             return Ok(there.session.clone());
         }
         Open::close_in(&mut open);
-        let session = match self.connect(whose.life()).await {
-            Ok(session) => Arc::new(session),
-            Err(fail) => {
-                // Others that wait for the same must not besiege a server that refuses.
-                self.clock.sleep_until(self.clock.now().after(BACKOFF)).await;
-                return Err(fail);
-            }
-        };
+        // However many want one, servers that refuse are not besieged. And nobody is kept waiting for that: who gives up
+        // while it waits knows nothing of what it asked for.
+        if let Some((at, fail)) = &*self.last_refusal()
+            && now.since(*at) < BACKOFF
+        {
+            return Err(fail.clone());
+        }
+        let connected = self.connect(whose.life()).await;
+        let refused = connected.as_ref().err().map(|fail| (self.clock.now(), fail.clone()));
+        *self.last_refusal() = refused;
+        let session = Arc::new(connected?);
         let task = tokio::spawn(keep(session.clone(), self.root.clone(), self.doubts.clone()));
         *open = Some(Open { session: session.clone(), task, used: now });
         drop(open);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Claim, Note, Owner};
+use leasehold_core::{Claim, Note, Owner, Token};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 /// What the first word says, so that a later layout can be told from this one.
@@ -15,6 +15,8 @@ const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 pub(crate) struct Value {
     /// The how-manieth tenure.
     pub(crate) tenure: u32,
+    /// Its token, where that is older than the node: it went over from another session.
+    pub(crate) token: Option<Token>,
     pub(crate) ttl: Duration,
     pub(crate) note: Note,
     pub(crate) owner: Owner,
@@ -23,30 +25,34 @@ pub(crate) struct Value {
 impl Value {
     pub(crate) fn of(claim: &Claim) -> Self {
         let Claim { ttl, note, owner, .. } = claim;
-        Self { tenure: 1, ttl: *ttl, note: note.clone(), owner: owner.clone() }
+        Self { tenure: 1, token: None, ttl: *ttl, note: note.clone(), owner: owner.clone() }
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         // No `..`: what is new must be kept as well.
-        let Self { tenure, ttl, note, owner } = self;
+        let Self { tenure, token, ttl, note, owner } = self;
         let Owner { host, user, pid, program, tag } = owner;
+        let token = token.map_or_else(String::new, |token| token.to_string());
         let numbers = [tenure.to_string(), ttl.as_millis().to_string(), pid.to_string()];
         let [tenure, ttl, pid] = &numbers;
-        words(&[LAYOUT, tenure, ttl, pid, host, user, program, tag, note.text().unwrap_or("")])
+        words(&[LAYOUT, tenure, &token, ttl, pid, host, user, program, tag, note.text().unwrap_or("")])
     }
 
     /// `None` when it is not ours: empty, an address, or whatever else others write there.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let told = unwords(bytes)?;
-        let [layout, tenure, ttl, pid, host, user, program, tag, note] = &told[..] else { return None };
+        let [layout, tenure, token, ttl, pid, host, user, program, tag, note] = &told[..] else {
+            return None;
+        };
         if layout != LAYOUT {
             return None;
         }
         let (tenure, ttl) = (tenure.parse().ok()?, Duration::from_millis(ttl.parse().ok()?));
+        let token = if token.is_empty() { None } else { Some(Token::new(token.parse().ok()?)?) };
         let note = Note::parse(note).ok()?;
         let (host, user, program, tag) = (host.clone(), user.clone(), program.clone(), tag.clone());
         let owner = Owner { host, user, pid: pid.parse().ok()?, program, tag };
-        Some(Self { tenure, ttl, note, owner })
+        Some(Self { tenure, token, ttl, note, owner })
     }
 }
 
@@ -76,6 +82,7 @@ mod tests {
     fn a_value_comes_back_as_it_was_and_nothing_else_is_one() {
         let value = Value {
             tenure: 2,
+            token: Token::new(77),
             ttl: Duration::from_millis(1500),
             note: Note::parse("50 % \"done\" Größe").unwrap(),
             owner: Owner { host: "h 1".to_owned(), user: String::new(), pid: 7, ..Owner::default() },

@@ -37,13 +37,11 @@ fn suite(name: &str, members: usize, shared: &Shared) -> Suite {
         .unless(missing)
         .known_broken("c01_a_released_id_is_spent", SPENT)
         .known_broken("c01_a_withdrawn_id_is_spent", SPENT)
-        .known_broken("c08_a_batch_is_answered_in_its_order", RENEWED)
 }
 
 /// Each client remembers what it let go. For others a sign is left only where an id was not found, or every release would
 /// write two nodes, of which one stays.
 const SPENT: &str = "another client, which nobody asked to state that id, would take it for new";
-const RENEWED: &str = "a lease lives with the session of the client that acquired it, which alone renews it";
 
 /// Two clients of nodes that nobody else has.
 fn fixture(shared: &Shared, members: usize) -> Check<Fixture> {

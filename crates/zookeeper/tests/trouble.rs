@@ -174,8 +174,33 @@ async fn a_place_that_another_session_left_is_never_taken_over() {
     // Whoever knows the id sees that it holds, and may count on nothing.
     let State::Granted(grant) = other.claim(&held).await.unwrap().state else { panic!("it holds") };
     assert_eq!((grant.token, grant.ttl), (token, Duration::ZERO));
-    assert!(!matches!(renewed(&other, &held, token).await, Ok(Renewal::Kept { .. })));
     assert!(matches!(renewed(&store, &held, token).await.unwrap(), Renewal::Kept { .. }));
+}
+
+#[tokio::test]
+async fn who_renews_what_another_session_carries_takes_it_over_in_one_step() {
+    let Some(server) = there(usual().start()) else { return };
+    let (store, other) = (open(&url(&server)), open(&url(&server)));
+    let (held, waiter) = (claim("job"), claim("job"));
+    let token = granted(&store, &held).await;
+    let cursor = waits(&store, &waiter).await;
+    let client = Client::connect(&server.address().to_string()).await.unwrap();
+    for renews in [&other, &store, &other, &other] {
+        let Renewal::Kept { ttl, .. } = renewed(renews, &held, token).await.unwrap() else { panic!("kept") };
+        assert!(!ttl.is_zero());
+        // In the same place, under the same token, and once.
+        assert_eq!(nodes(&client, "job").await.len(), 2);
+        let seen = store.inspect(&held.name).await.unwrap();
+        assert_eq!((seen.holders[0].id, seen.holders[0].token), (held.id, Some(token)));
+        assert_eq!(seen.waiters[0].id, waiter.id);
+    }
+    // A token that it never had prolongs nothing, and takes nothing away.
+    let higher = Token::new(token.get() + 1).unwrap();
+    assert!(matches!(renewed(&store, &held, higher).await.unwrap(), Renewal::Lost));
+    assert!(matches!(renewed(&other, &held, token).await.unwrap(), Renewal::Kept { .. }));
+    assert_eq!(end(&other, &held).await, Release::Released);
+    soon("its turn", store.changed(&waiter.name, &cursor)).await.unwrap();
+    assert!(granted(&store, &waiter).await > token);
 }
 
 #[tokio::test]

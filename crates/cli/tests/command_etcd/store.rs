@@ -22,6 +22,8 @@ pub(crate) const IS_ANCHORED: bool = false;
 pub(crate) const CLOCKS_ARE_CLOSER: bool = true;
 /// Ages are told in whole seconds, since those are what leases are made of.
 pub(crate) const AGES_ARE_TOLD_TO: std::time::Duration = std::time::Duration::from_secs(1);
+/// What is left of a lease is told to whoever looks.
+pub(crate) const TELLS_WHAT_IS_LEFT: bool = true;
 /// What a killed waiter costs the next at most, in milliseconds: etcd looks for leases that have ended twice a second.
 pub(crate) const DEAD_WAITER_COSTS: i64 = 3000;
 /// A holder hears at once that its lease was taken away, before any renewal.

@@ -22,6 +22,8 @@ pub(crate) const IS_ANCHORED: bool = false;
 pub(crate) const CLOCKS_ARE_CLOSER: bool = true;
 /// Ages are told as they are.
 pub(crate) const AGES_ARE_TOLD_TO: std::time::Duration = std::time::Duration::ZERO;
+/// What is left of a lease is told to whoever looks.
+pub(crate) const TELLS_WHAT_IS_LEFT: bool = true;
 /// What a killed waiter costs the next at most, in milliseconds.
 pub(crate) const DEAD_WAITER_COSTS: i64 = 2000;
 /// A holder hears at once that its lease was taken away, before any renewal.

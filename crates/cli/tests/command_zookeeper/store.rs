@@ -22,6 +22,8 @@ pub(crate) const IS_ANCHORED: bool = false;
 pub(crate) const CLOCKS_ARE_CLOSER: bool = true;
 /// Ages are told as they are.
 pub(crate) const AGES_ARE_TOLD_TO: std::time::Duration = std::time::Duration::ZERO;
+/// Sessions are prolonged unseen: what is left of a lease is known to nobody but its holder.
+pub(crate) const TELLS_WHAT_IS_LEFT: bool = false;
 /// What a killed waiter costs the next at most, in milliseconds: sessions end at the next half of a tick.
 pub(crate) const DEAD_WAITER_COSTS: i64 = 3000;
 /// A holder hears at once that its lease was taken away, before any renewal.
@@ -86,7 +88,8 @@ impl Store {
     pub(crate) fn id(&self) -> String {
         let line = self.line();
         let (path, _) = line.iter().find(|(path, _)| path.starts_with("/leasehold/demo/_c_")).unwrap();
-        let guid = path.split("_c_").nth(1).unwrap().split("-lock-").next().unwrap();
+        // Whatever share it has, and whoever took it over.
+        let guid = &path.split("_c_").nth(1).unwrap()[..36];
         let id = guid.replace('-', "");
         assert_eq!(id.len(), 32, "{path:?}");
         id
