@@ -24,6 +24,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(60);
 /// The life of a session that carries no claim.
 const LOOKING: Duration = Duration::from_secs(10);
+/// A leader asks its followers every half tick, and may be so much late.
+const LATE: Duration = Duration::from_millis(50);
 /// A server that refuses is left alone for so long, however many want a session.
 const BACKOFF: Duration = Duration::from_millis(50);
 
@@ -304,7 +306,7 @@ impl Sessions {
         // Its end must not free what may still be thought held: each lease is given back by itself.
         let client = self.reach(Client::connector().with_detached(), life).await?;
         let life = client.session_timeout();
-        let lag = (life / 4).min(self.tick / 2);
+        let lag = (life / 4).min(self.tick / 2 + LATE);
         Ok(Session {
             client,
             life,
