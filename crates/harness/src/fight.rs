@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use leasehold::{BootTime, Clock, Leasehold};
+use leasehold::{BootTime, Clock, Leasehold, Snapshot};
 use leasehold_conformance::{FaultKind, Happened, HistoryWriter, Least, Record, Report, read_history};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
@@ -15,6 +15,8 @@ use crate::puppet::Trouble;
 
 /// What is fought for.
 const NAME: &str = "fight";
+/// A store that answers at all has answered by then.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a fight goes.
 #[derive(Debug, Clone)]
@@ -248,9 +250,22 @@ impl Ring<'_> {
     }
 }
 
+/// Who holds it and who waits. A machine with much else to do may leave a question or two without an answer in time.
+async fn look(client: &Leasehold) -> Result<Snapshot, Trouble> {
+    let clock = client.clock();
+    let end = clock.now().after(PATIENCE);
+    loop {
+        match client.inspect(NAME).await {
+            Ok(snapshot) => return Ok(snapshot),
+            Err(error) if !error.is_retryable() || clock.now() >= end => return Err(error.into()),
+            Err(_) => {}
+        }
+    }
+}
+
 /// The process id of who holds it now.
 async fn holder(client: &Leasehold) -> Result<Option<u32>, Trouble> {
-    let snapshot = client.inspect(NAME).await?;
+    let snapshot = look(client).await?;
     Ok(snapshot.holders.first().map(|holder| holder.owner.pid))
 }
 
@@ -259,7 +274,7 @@ async fn orphans(client: &Leasehold, ttl: Duration) -> Result<usize, Trouble> {
     let clock = client.clock();
     let end = clock.now().after(ttl * 2 + Duration::from_secs(2));
     loop {
-        let snapshot = client.inspect(NAME).await?;
+        let snapshot = look(client).await?;
         let left = snapshot.holders.len() + snapshot.waiters.len();
         if left == 0 || clock.now() >= end {
             return Ok(left);

@@ -41,7 +41,7 @@ const TABLE: &[(&str, i32, &[&str])] = &[
     ("run a -s nowhere", 78, &["LH0080", "no store is called \"nowhere\""]),
     ("run a -s mongodb://h", 78, &["LH0102", "known: sqlite:"]),
     ("run a -s sqlite:x?mode=ro", 78, &["LH0102", "has no option \"mode\"", "known: group"]),
-    ("run a -s etcd://h", 78, &["LH0102"]),
+    ("run a -s mysql://h", 78, &["LH0102"]),
     (
         "!run report:daily --ttl 2m touch ran",
         64,
