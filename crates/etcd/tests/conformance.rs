@@ -39,9 +39,9 @@ fn main() -> ExitCode {
     let all: [Shared; 3] = std::array::from_fn(|_| Shared::default());
     let newer = || Cluster::one(Etcd::default().program(NEWER));
     let ended = Suite::all([
-        suite("etcd", "etcd", &all[0], || Cluster::one(Etcd::default())),
-        suite("three members of etcd", "etcd", &all[1], Cluster::three).called("members"),
-        suite("etcd 3.5", NEWER, &all[2], newer).called("newer"),
+        suite("etcd", "etcd", &all[0], || Cluster::one(Etcd::default())).as_one(),
+        suite("three members of etcd", "etcd", &all[1], Cluster::three).called("members").a_tenth().as_one(),
+        suite("etcd 3.5", NEWER, &all[2], newer).called("newer").a_tenth().as_one(),
     ]);
     for shared in all {
         shared.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -6,7 +6,7 @@ use crate::command::Line;
 use crate::context::Session;
 
 /// Half of a case's time is its server's start, or a wait.
-const AT_ONCE: Manner = Manner { threads: Some(3) };
+const AT_ONCE: Manner = Manner { threads: Some(5) };
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     run_tests(session, Home::Conformance, &[], AT_ONCE)?;
