@@ -108,11 +108,8 @@ impl ZooKeeperStore {
     ) -> Result<bool> {
         let at = self.0.paths.shut(name);
         for _ in 0..ROUNDS {
-            let by = match session.try_ask(session.client().get_data(path)).await? {
-                Ok((data, _)) => Value::parse(&data).map_or_else(Owner::default, |value| value.owner),
-                Err(Error::NoNode) => return Ok(false),
-                Err(error) => return Err(error.into()),
-            };
+            let Some((data, _)) = session.read(path).await? else { return Ok(false) };
+            let by = Value::parse(&data).map_or_else(Owner::default, |value| value.owner);
             let view = self.look(session, name).await?;
             let closure = match &view.shut {
                 Some(shut) => shut.closure(self.server_time(session).await?),

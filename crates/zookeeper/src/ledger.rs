@@ -40,7 +40,7 @@ impl ZooKeeperStore {
                 Err(Error::NoNode) => continue,
                 Err(error) => return Err(error.into()),
             }
-            let Some((data, stat)) = read(&session, &path).await? else { continue };
+            let Some((data, stat)) = session.read(&path).await? else { continue };
             let now = self.server_time(&session).await?;
             if let Some(stands) = mark_of(*kind, name, &data, &stat, now) {
                 return Ok(MarkOutcome::Already(Box::new(stands)));
@@ -85,7 +85,7 @@ impl ZooKeeperStore {
     async fn take_mark(&self, kind: MarkKind, name: &LockName, key: &str) -> fail::Result<bool> {
         let session = self.0.sessions.any().await?;
         let path = self.0.paths.mark(kind, name, key);
-        let Some((data, stat)) = read(&session, &path).await? else { return Ok(false) };
+        let Some((data, stat)) = session.read(&path).await? else { return Ok(false) };
         let stood = mark_of(kind, name, &data, &stat, self.server_time(&session).await?).is_some();
         Ok(self.take_away(&session, &path).await? && stood)
     }
@@ -170,7 +170,7 @@ impl ZooKeeperStore {
         let mut found = Vec::new();
         for some in nodes.chunks(AT_ONCE) {
             let paths: Vec<String> = some.iter().map(|node| format!("{directory}/{node}")).collect();
-            let read = futures_util::future::join_all(paths.iter().map(|path| read(session, path))).await;
+            let read = futures_util::future::join_all(paths.iter().map(|path| session.read(path))).await;
             for (node, read) in some.iter().zip(read) {
                 found.extend(read?.map(|(data, stat)| (node.clone(), data, stat)));
             }
@@ -204,14 +204,6 @@ impl Ledger for ZooKeeperStore {
         most: usize,
     ) -> Result<Vec<(RecordId, Record)>> {
         self.read_back(name, after, most).await.map_err(self.failed(Op::Ledger, name))
-    }
-}
-
-async fn read(session: &Session, path: &str) -> fail::Result<Option<(Vec<u8>, Stat)>> {
-    match session.try_ask(session.client().get_data(path)).await? {
-        Ok(found) => Ok(Some(found)),
-        Err(Error::NoNode) => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
 

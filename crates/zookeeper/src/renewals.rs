@@ -6,7 +6,7 @@ use leasehold_core::{
     BootTime, Op, Renew, Renewal, Result as StoreResult, StoreErrorKind, TOMBSTONE_LIFE, Tenure, Verdict,
     admit, fault,
 };
-use zookeeper_client::{CreateMode, Error, MultiWriteError, Stat};
+use zookeeper_client::{CreateMode, Error, MultiWriteError};
 
 use crate::fail::{Fail, Result};
 use crate::holds::{Granted, Hold, Node};
@@ -114,7 +114,7 @@ impl ZooKeeperStore {
                 return Ok(None);
             }
             let path = format!("{line}/{}", member.node);
-            let Some((data, stat)) = self.read_node(&session, &path).await? else { continue };
+            let Some((data, stat)) = session.read(&path).await? else { continue };
             let Some(value) = Value::parse(&data) else { return Ok(None) };
             let first = match value.token {
                 Some(token) => token,
@@ -154,14 +154,6 @@ impl ZooKeeperStore {
             return Ok(Some(ttl));
         }
         Err(Fail::new(StoreErrorKind::Unavailable, "the line moved each time it was looked at").unknown())
-    }
-
-    async fn read_node(&self, session: &Session, path: &str) -> Result<Option<(Vec<u8>, Stat)>> {
-        match session.try_ask(session.client().get_data(path)).await? {
-            Ok(found) => Ok(Some(found)),
-            Err(Error::NoNode) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
     }
 }
 

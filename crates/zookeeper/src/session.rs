@@ -57,6 +57,15 @@ impl Session {
         self.clock.within(self.timeout, asked).await.ok_or_else(Fail::silent)
     }
 
+    /// A node's data and stat. `None` when there is no such node.
+    pub(crate) async fn read(&self, path: &str) -> Result<Option<(Vec<u8>, Stat)>> {
+        match self.try_ask(self.client.get_data(path)).await? {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::NoNode) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// What is asked of it is sent in the order of these calls, whenever the answers are waited for.
     pub(crate) fn client(&self) -> &Client {
         &self.client
